@@ -1,0 +1,105 @@
+"""Biased corruption of training triples, in graph and with stateless seeds."""
+
+import numpy as np
+import tensorflow as tf
+
+from jobi_tf.data.occurrences import SIDES, TAIL, Occurrences, column
+from jobi_tf.errors import UsageError
+
+IGNORED = -1
+
+
+def contains(sorted_keys: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+    """Tells which `keys` occur in `sorted_keys`, by bisection.
+
+    Args:
+        sorted_keys: int64 [K], ascending, not empty.
+        keys: int64, of any shape.
+
+    Returns:
+        bool, of the shape of `keys`.
+    """
+    place = tf.searchsorted(sorted_keys, tf.reshape(keys, [-1]))
+    found = tf.gather(sorted_keys, tf.minimum(place, tf.size(sorted_keys) - 1))
+    return tf.reshape(found, tf.shape(keys)) == keys
+
+
+class NegativeSampler:
+    """Makes the negatives of a batch of training triples, with the labels of both heads.
+
+    For each negative a fair coin chooses the side to corrupt. With probability `p` the new entity is drawn uniformly
+    from the distinct entities seen on that side of the relation in training, else uniformly from all entities
+    (Balkır et al. 2019, section 3.2). `p = 1` is type-constrained sampling.
+
+    Args:
+        occurrences: the entities seen with each relation in training.
+        negatives: negatives a triple, n.
+        p: probability of a biased draw.
+        train: training triples, int [N, 3], if negatives that are in fact training triples shall be ignored by
+            the triple head; None keeps them, as the paper does.
+
+    Raises:
+        UsageError: `p` lies outside [0, 1], or `negatives` is below 1.
+    """
+
+    def __init__(self, occurrences: Occurrences, negatives: int, p: float, train: np.ndarray | None = None):
+        if not 0 <= p <= 1:
+            raise UsageError(f"expected a probability p in [0, 1], got {p}")
+        if negatives < 1:
+            raise UsageError(f"expected at least 1 negative a triple, got {negatives}")
+        self.negatives = negatives
+        self.p = p
+        self.num_entities = occurrences.num_entities
+        self.num_relations = occurrences.num_relations
+        # Constants made here, outside any graph, are captured by it instead of being copied into its definition.
+        self._offsets = tf.constant(occurrences.seen.offsets, tf.int64)
+        self._seen = tf.constant(occurrences.seen.entities, tf.int32)
+        self._keys = tf.constant(occurrences.keys(), tf.int64)
+        self._known = None if train is None else tf.constant(np.sort(self._triple_keys(*train.T.astype(np.int64))))
+
+    def corrupt(self, triples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Draws the negatives of `triples`.
+
+        Args:
+            triples: int32 [B, 3].
+            seed: int [2]; equal seeds give equal draws.
+
+        Returns:
+            candidates: int32 [B, n], the entities put in.
+            head_corruptions: int32 [B]; the first that many candidates of a row replace its head, the others its tail.
+            triple_labels: int8 [B, n], 0 for a negative, -1 (`IGNORED`) for one that is a known training triple.
+            pair_labels: int8 [B, n], 1 where the candidate was seen on its side of the relation in training.
+        """
+        shape = (tf.shape(triples)[0], self.negatives)
+        # A row's coins matter only through their sum, since its candidates are drawn alike: one draw replaces n.
+        coins, draws = tf.unstack(tf.random.split(seed, 2))
+        counts = tf.fill(shape[:1], float(self.negatives))
+        head_corruptions = tf.random.stateless_binomial(shape[:1], coins, counts, 0.5, tf.int32)
+        side = tf.cast(tf.range(self.negatives) >= head_corruptions[:, None], tf.int64)
+        # 63 random bits a candidate: 32 for its place in the list it is drawn from, 31 for whether the draw is biased.
+        bits = tf.random.stateless_uniform(shape, draws, None, None, tf.int64)
+        fraction = tf.bitwise.bitwise_and(bits, 0xFFFFFFFF)
+        biased = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 32), 0x7FFFFFFF) < round(self.p * 2**31)
+
+        rows = tf.cast(triples[:, 1:2], tf.int64) + self.num_relations * tf.range(len(SIDES), dtype=tf.int64)  # [B, 2]
+        starts, stops = tf.gather(self._offsets, rows), tf.gather(self._offsets, rows + 1)
+        start, count = (tf.gather(x, side, batch_dims=1) for x in (starts, stops - starts))
+        seen = tf.gather(self._seen, start + tf.bitwise.right_shift(fraction * count, 32))
+        drawn = tf.cast(tf.bitwise.right_shift(fraction * self.num_entities, 32), tf.int32)
+        candidates = tf.where(biased, seen, drawn)
+
+        keys = tf.gather(rows, side, batch_dims=1) * self.num_entities + tf.cast(candidates, tf.int64)
+        pair_labels = tf.cast(contains(self._keys, keys), tf.int8)
+        return candidates, head_corruptions, self._triple_labels(triples, candidates, side), pair_labels
+
+    def _triple_labels(self, triples: tf.Tensor, candidates: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
+        if self._known is None:
+            return tf.zeros(tf.shape(candidates), tf.int8)
+        candidates = tf.cast(candidates, tf.int64)
+        head, relation, tail = (tf.cast(triples[:, i : i + 1], tf.int64) for i in (column(0), 1, column(TAIL)))
+        keys = self._triple_keys(tf.where(side == TAIL, head, candidates), relation, tf.where(side == TAIL, candidates, tail))
+        return tf.where(contains(self._known, keys), tf.constant(IGNORED, tf.int8), tf.constant(0, tf.int8))
+
+    def _triple_keys(self, head, relation, tail):  # type: ignore[no-untyped-def]  # NumPy arrays or tensors, int64
+        """Equal for equal triples; fits 64 bits up to 3 million entities with a million relations."""
+        return (head * self.num_relations + relation) * self.num_entities + tail

@@ -1,0 +1,126 @@
+"""Which entities occur on which side of a relation, and which triples are known, as sorted integer keys."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobi_tf.data.graph import Graph
+
+SIDES = ("head", "tail")
+HEAD, TAIL = 0, 1
+
+
+def column(side: int) -> int:
+    """Returns the column of a triple [head, relation, tail] in which the entity of `side` stands."""
+    return 2 * side
+
+
+@dataclass(frozen=True)
+class Csr:
+    """Lists of entities, one a key: the list of row `i` is `entities[offsets[i]:offsets[i + 1]]`, ascending and distinct.
+
+    Args:
+        offsets: int64 [rows + 1].
+        entities: int32 [listed entities].
+    """
+
+    offsets: np.ndarray
+    entities: np.ndarray
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.entities[self.offsets[row] : self.offsets[row + 1]]
+
+    @classmethod
+    def from_pairs(cls, rows: np.ndarray, entities: np.ndarray, num_rows: int, num_entities: int) -> "Csr":
+        """Builds the lists from (row, entity) pairs in any order, repeated or not; both [N]."""
+        keys = np.unique(rows.astype(np.int64) * num_entities + entities)
+        starts = np.arange(num_rows + 1, dtype=np.int64) * num_entities
+        return cls(np.searchsorted(keys, starts), (keys % num_entities).astype(np.int32))
+
+
+@dataclass(frozen=True)
+class Occurrences:
+    """The distinct entities seen on each side of each relation in the training split.
+
+    Row `side * num_relations + relation` of `seen` lists the entities that occur on that side of that relation. It is
+    what biased negatives are drawn from, and what the labels of the pair head are read from.
+    """
+
+    seen: Csr
+    num_entities: int
+    num_relations: int
+
+    @classmethod
+    def from_triples(cls, triples: np.ndarray, num_entities: int, num_relations: int) -> "Occurrences":
+        """Counts occurrences in `triples`, int [N, 3]."""
+        rows = np.concatenate([side * num_relations + triples[:, 1] for side in (HEAD, TAIL)])
+        entities = np.concatenate([triples[:, column(side)] for side in (HEAD, TAIL)])
+        seen = Csr.from_pairs(rows, entities, 2 * num_relations, num_entities)
+        return cls(seen, num_entities, num_relations)
+
+    def of(self, side: int, relation: int) -> np.ndarray:
+        """Returns the entities seen on `side` of `relation`, ascending, int32."""
+        return self.seen[side * self.num_relations + relation]
+
+    def keys(self) -> np.ndarray:
+        """Returns `row * num_entities + entity` of every listed pair, ascending, int64: for search by bisection."""
+        rows = np.repeat(np.arange(2 * self.num_relations, dtype=np.int64), np.diff(self.seen.offsets))
+        return rows * self.num_entities + self.seen.entities
+
+
+@dataclass(frozen=True)
+class KnownAnswers:
+    """The true answers to every query that occurs in some triples: the filter of filtered ranks.
+
+    A query is (side, anchor, relation): the entity sought stands on `side`, the `anchor` on the other one. Its key is
+    `(side * num_entities + anchor) * num_relations + relation`.
+
+    Args:
+        keys: int64 [queries], ascending.
+        answers: the entities that answer each query.
+    """
+
+    keys: np.ndarray
+    answers: Csr
+    num_entities: int
+    num_relations: int
+
+    @classmethod
+    def from_triples(cls, triples: np.ndarray, num_entities: int, num_relations: int) -> "KnownAnswers":
+        """Collects the answers that `triples`, int [N, 3], hold for both sides."""
+        known = cls(np.empty(0, np.int64), Csr(np.zeros(1, np.int64), np.empty(0, np.int32)), num_entities, num_relations)
+        keys = np.concatenate([known.query_keys(side, triples) for side in (HEAD, TAIL)])
+        entities = np.concatenate([triples[:, column(side)] for side in (HEAD, TAIL)])
+        distinct, rows = np.unique(keys, return_inverse=True)
+        return cls(distinct, Csr.from_pairs(rows, entities, len(distinct), num_entities), num_entities, num_relations)
+
+    @classmethod
+    def of_graph(cls, graph: Graph, splits: Iterable[str]) -> "KnownAnswers":
+        """Collects the answers that some splits of a graph hold."""
+        triples = np.concatenate([graph.split(name) for name in splits])
+        return cls.from_triples(triples, graph.num_entities, graph.num_relations)
+
+    def query_keys(self, side: int, triples: np.ndarray) -> np.ndarray:
+        """Returns the keys of the queries whose answer on `side` is left open, int64 [N]."""
+        anchor = triples[:, column(1 - side)].astype(np.int64)
+        return (side * self.num_entities + anchor) * self.num_relations + triples[:, 1]
+
+    def lookup(self, side: int, triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Finds the known answers of each triple's query.
+
+        Args:
+            side: the side that is sought.
+            triples: int [N, 3]; the column of `side` is not read.
+
+        Returns:
+            Rows of `triples`, int64 [M] ascending, and the entities that answer them, int32 [M].
+        """
+        keys = self.query_keys(side, triples)
+        if not len(self.keys):
+            return np.empty(0, np.int64), np.empty(0, np.int32)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        counts = np.where(self.keys[place] == keys, np.diff(self.answers.offsets)[place], 0)
+        rows = np.repeat(np.arange(len(triples)), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, self.answers.entities[np.repeat(self.answers.offsets[place], counts) + within]

@@ -1,0 +1,52 @@
+"""From counts of better and equal candidates to ranks, and from ranks to metrics."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobi_tf.errors import UsageError
+
+TIES = ("realistic", "optimistic", "pessimistic")
+HITS_AT = (1, 3, 10)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """For each query how its true answer stands among the other candidates.
+
+    Args:
+        greater: candidates with a greater score, int64 [N].
+        equal: other candidates with the same score, int64 [N].
+    """
+
+    greater: np.ndarray
+    equal: np.ndarray
+
+    def ranks(self, ties: str = "realistic") -> np.ndarray:
+        """Returns the ranks, float64 [N], from 1.
+
+        With `ties="optimistic"` the true answer comes before its equals, with `"pessimistic"` after them, and with
+        `"realistic"` it has the mean of both ranks: a constant model then ranks at chance (Berrendorf et al. 2020).
+
+        Raises:
+            UsageError: there is no such rule.
+        """
+        if ties not in TIES:
+            raise UsageError(f"expected a rule for ties out of {', '.join(TIES)}, got {ties!r}")
+        return 1 + self.greater + self.equal * {"realistic": 0.5, "optimistic": 0.0, "pessimistic": 1.0}[ties]
+
+    def __getitem__(self, chosen: np.ndarray | slice) -> "Ranks":
+        return Ranks(self.greater[chosen], self.equal[chosen])
+
+    @classmethod
+    def concatenate(cls, parts: "list[Ranks]") -> "Ranks":
+        """Joins the queries of `parts`."""
+        return cls(np.concatenate([x.greater for x in parts]), np.concatenate([x.equal for x in parts]))
+
+
+def rank_metrics(ranks: np.ndarray) -> dict[str, float]:
+    """Returns `mrr`, `hits@1`, `hits@3`, `hits@10` (shares, 0 to 1) and `mean_rank` of ranks [N]; NaN if N is 0."""
+    if not len(ranks):
+        return dict.fromkeys(("mrr", *(f"hits@{k}" for k in HITS_AT), "mean_rank"), float("nan"))
+    hits = {f"hits@{k}": float((ranks <= k).mean()) for k in HITS_AT}
+    return {"mrr": float((1 / ranks).mean()), **hits, "mean_rank": float(ranks.mean())}

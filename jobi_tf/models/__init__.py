@@ -1,0 +1,1 @@
+"""Scorers and the joint model."""

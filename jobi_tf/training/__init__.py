@@ -1,0 +1,1 @@
+"""Configuration, run folders, fit, resume, devices and callbacks."""

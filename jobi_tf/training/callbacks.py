@@ -1,0 +1,164 @@
+"""What happens between epochs: ranking, early stopping, checkpoints, records."""
+
+import csv
+import json
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import SIDES, KnownAnswers
+from jobi_tf.errors import JobiError
+from jobi_tf.evaluation.ranker import Ranker
+from jobi_tf.evaluation.ranks import Ranks, rank_metrics
+from jobi_tf.models.jobi import JoBi
+from jobi_tf.training.run_folder import RunFolder, written_beside
+
+MONITOR = "val_hits@10"
+
+
+class Throughput(keras.callbacks.Callback):
+    """Adds `triples_per_second` and `seconds` of the epoch's training to its metrics."""
+
+    def __init__(self, triples_an_epoch: int):
+        super().__init__()
+        self.triples_an_epoch = triples_an_epoch
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Starts the clock."""
+        self._start = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: dict) -> None:
+        """Stops it."""
+        seconds = time.perf_counter() - self._start
+        logs.update(triples_per_second=self.triples_an_epoch / seconds, seconds=seconds)
+
+
+class StopOnNaN(keras.callbacks.Callback):
+    """Ends training with an error as soon as the loss is not finite."""
+
+    def on_train_batch_end(self, batch: int, logs: dict) -> None:
+        """Looks at the running mean of the loss."""
+        if not math.isfinite(logs["loss"]):
+            raise JobiError(
+                f"the loss became {logs['loss']} at step {batch + 1} of the epoch: training stopped; "
+                "expected finite numbers, try a lower learning rate"
+            )
+
+
+class ValidationRanking(keras.callbacks.Callback):
+    """Ranks the validation split, filtered with train and valid, and adds `val_mrr`, `val_hits@10` … to the metrics.
+
+    Args:
+        graph: the graph.
+        every: epochs between rankings.
+        epochs: the last epoch, which is always ranked.
+    """
+
+    def __init__(self, graph: Graph, every: int, epochs: int):
+        super().__init__()
+        self.graph = graph
+        self.every = every
+        self.epochs = epochs
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Collects the known answers."""
+        known = KnownAnswers.of_graph(self.graph, ("train", "valid"))
+        self._ranker = Ranker(self.model, known)
+
+    def on_epoch_end(self, epoch: int, logs: dict) -> None:
+        """Ranks, where it is time to."""
+        if (epoch + 1) % self.every == 0 or epoch + 1 == self.epochs:
+            ranks = [self._ranker.rank(self.graph.valid, side) for side in range(len(SIDES))]
+            metrics = rank_metrics(Ranks.concatenate(ranks).ranks())
+            logs.update({f"val_{name}": value for name, value in metrics.items()})
+
+
+class EarlyStopping(keras.callbacks.Callback):
+    """Keeps the model with the best validation Hits@10 in the run folder, and stops when it gets no better.
+
+    `state` goes into each checkpoint, so that a resumed run decides as an uninterrupted one.
+
+    Args:
+        folder: the run folder.
+        patience: rankings without a better Hits@10 until training stops.
+        state: `best`, `best_epoch` and `waited` of a checkpoint.
+    """
+
+    def __init__(self, folder: RunFolder, patience: int, state: dict[str, Any] | None = None):
+        super().__init__()
+        self.folder = folder
+        self.patience = patience
+        self.state: dict[str, Any] = state or {"best": -math.inf, "best_epoch": 0, "waited": 0}
+
+    def on_epoch_end(self, epoch: int, logs: dict) -> None:
+        """Decides, where the epoch was ranked."""
+        if MONITOR not in logs:
+            return
+        if logs[MONITOR] > self.state["best"]:
+            self.state = {"best": logs[MONITOR], "best_epoch": epoch + 1, "waited": 0}
+            save_bare_model(self.model, self.folder.model)
+            return
+        self.state = self.state | {"waited": self.state["waited"] + 1}
+        self.model.stop_training = self.state["waited"] >= self.patience
+
+
+class Checkpoint(keras.callbacks.Callback):
+    """Keeps what resuming needs after each epoch: the model with its optimizer, and the state of early stopping."""
+
+    def __init__(self, folder: RunFolder, stopping: EarlyStopping):
+        super().__init__()
+        self.folder = folder
+        self.stopping = stopping
+
+    def on_epoch_end(self, epoch: int, logs: dict) -> None:
+        """Writes the new checkpoint, then removes the older ones."""
+        older = self.folder.checkpoints()
+        state = {"epoch": epoch + 1, "finished": self.model.stop_training, **self.stopping.state}
+        target = self.folder.checkpoint(epoch + 1)
+        target.parent.mkdir(exist_ok=True)
+        with written_beside(target) as beside:
+            beside.mkdir()
+            self.model.save(beside / "model.keras")
+            (beside / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        for folder in older:
+            shutil.rmtree(folder)
+
+
+class MetricsRecord(keras.callbacks.Callback):
+    """Writes the metrics of each epoch to `metrics.jsonl`, and all of them to `metrics.csv`.
+
+    Args:
+        folder: the run folder.
+        rows: metrics of the epochs before this process.
+    """
+
+    def __init__(self, folder: RunFolder, rows: list[dict[str, Any]]):
+        super().__init__()
+        self.folder = folder
+        self.rows = rows
+
+    def on_epoch_end(self, epoch: int, logs: dict) -> None:
+        """Adds a row."""
+        self.rows.append({"epoch": epoch + 1, **{name: float(value) for name, value in logs.items()}})
+        with written_beside(self.folder.metrics) as beside:
+            beside.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        path = self.folder.path / "metrics.csv"
+        with written_beside(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(self.rows)
+
+
+def save_bare_model(model: JoBi, path: Path) -> None:
+    """Writes the model as `.keras`, complete or not at all, without the optimizer's moments (twice its size)."""
+    bare = JoBi.from_config(model.get_config())
+    for target, source in zip(bare.weights, model.weights, strict=True):
+        target.assign(source.numpy())
+    with written_beside(path) as beside:
+        bare.save(beside)

@@ -1,0 +1,102 @@
+"""All settings of a training run, in one frozen object that reads from and writes to YAML."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from jobi_tf.errors import UsageError
+
+
+class TrainConfig(BaseModel):
+    """Settings of a training run. Field names are the options of `jobi-tf train`, with `_` for `-`.
+
+    Raises:
+        UsageError: from `create` and `read`, if a setting is unknown, missing or out of its range.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: str = Field(description="name of a data set, or a folder or file of triples")
+    split: str | None = Field(None, description="shares of train/valid/test for one file of triples, as 0.8/0.1/0.1")
+    columns: str | None = Field(None, description="names of the head, relation and tail columns, as a,b,c")
+    header: bool | None = Field(None, description="whether files of triples begin with a header (default: look)")
+    model: Literal["complex", "distmult", "simple"] = Field("complex", description="score function")
+    joint: bool = Field(True, description="train the pair head too")
+    p: float = Field(0.3, ge=0, le=1, description="probability that a negative is drawn from entities seen with the relation")
+    alpha: float = Field(0.5, ge=0, allow_inf_nan=False, description="weight of the pair loss")
+    dim: int = Field(200, ge=1, description="embedding size d; ComplEx and SimplE store 2d real numbers")
+    batch_size: int = Field(1000, ge=1, description="triples a step, over all devices")
+    negatives: int = Field(50, ge=1, description="negatives a triple")
+    filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")
+    learning_rate: float = Field(0.001, gt=0, allow_inf_nan=False, description="learning rate of Adam")
+    epochs: int = Field(100, ge=1, description="most epochs to train")
+    eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never")
+    patience: int = Field(2, ge=1, description="rankings without a better Hits@10 until training stops")
+    seed: int = Field(0, ge=0, lt=2**63, description="seed of embeddings, shuffles and negatives")
+    devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to train on: all, or their numbers")
+    logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into that many devices")
+    run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
+
+    @classmethod
+    def create(cls, settings: Mapping[str, Any], where: str = "settings") -> "TrainConfig":
+        """Checks `settings`; `where` tells in messages where they came from."""
+        try:
+            return cls(**settings)
+        except ValidationError as error:
+            raise UsageError(f"{where}: {_explain(error, cls)}") from None
+
+    def replace(self, **changes: Any) -> "TrainConfig":
+        """Returns a copy with `changes`."""
+        return self.create(self.model_dump() | changes)
+
+    def write(self, path: Path) -> None:
+        """Writes every setting as YAML, but for the folder, since a run may be moved."""
+        text = yaml.safe_dump(self.model_dump(exclude={"run_dir"}), sort_keys=False, allow_unicode=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Reads a YAML file of settings.
+
+    Raises:
+        UsageError: the file is missing, is not YAML, or holds no mapping.
+    """
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"expected a YAML file of settings: {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"expected YAML in {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(settings, dict):
+        raise UsageError(f"expected `key: value` lines in {path}, got {type(settings).__name__}")
+    return settings
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Splits `key=value`, the value being YAML.
+
+    Raises:
+        UsageError: there is no `=`, or the value is not YAML.
+    """
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"expected KEY=VALUE after --set, got {text!r}")
+    try:
+        return key.strip().replace("-", "_"), yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise UsageError(f"expected a YAML value after {key}=, got {value!r}") from None
+
+
+def _explain(error: ValidationError, config: type[BaseModel]) -> str:
+    """Returns the first problem in one sentence."""
+    problem = error.errors()[0]
+    name = str(problem["loc"][0])
+    if problem["type"] == "extra_forbidden":
+        return f"expected one of the settings {', '.join(config.model_fields)}, got {name!r}"
+    if problem["type"] == "missing":
+        return f"expected the setting {name!r}, which is missing"
+    message = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return f"expected {name} to be {message}, got {problem['input']!r}"

@@ -1,0 +1,118 @@
+"""A trained run, ready to be asked by name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
+from jobi_tf.errors import DataError
+from jobi_tf.evaluation.answers import best_answers
+from jobi_tf.models.jobi import JoBi
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.run_folder import RunFolder
+
+
+class Answer(NamedTuple):
+    """An entity that completes a triple, its score, and whether the triple is a known fact."""
+
+    entity: str
+    score: float
+    known: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model with its graph and settings.
+
+    Args:
+        path: the run folder.
+        config: the settings.
+        graph: the graph.
+        model: the model, with the best weights.
+    """
+
+    path: Path
+    config: TrainConfig
+    graph: Graph
+    model: JoBi
+
+    @cached_property
+    def known(self) -> KnownAnswers:
+        """The true answers that the three splits hold."""
+        return KnownAnswers.of_graph(self.graph, SPLITS)
+
+    def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
+        """Returns the scores of triples of names (head, relation, tail): float32 [N]. Higher is more likely true.
+
+        Raises:
+            DataError: a name is unknown.
+        """
+        if not len(triples):
+            return np.empty(0, np.float32)
+        heads, relations, tails = zip(*triples, strict=True)
+        entities = self.graph.entities
+        ids = [entities.ids(heads), self.graph.relations.ids(relations), entities.ids(tails)]
+        return self.model.score(np.stack(ids, 1)).numpy()
+
+    def tails(self, head: str, relation: str, k: int = 10, new_only: bool = False) -> list[Answer]:
+        """Returns the k best tails of (head, relation, ?), best first; `new_only` drops known facts.
+
+        Raises:
+            DataError: a name is unknown.
+            UsageError: `k` is below 1.
+        """
+        return self.answers(TAIL, [(head, relation)], k, new_only)[0]
+
+    def heads(self, relation: str, tail: str, k: int = 10, new_only: bool = False) -> list[Answer]:
+        """Returns the k best heads of (?, relation, tail), best first; otherwise as `tails`."""
+        return self.answers(HEAD, [(tail, relation)], k, new_only)[0]
+
+    def answers(
+        self, side: int, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
+    ) -> list[list[Answer]]:
+        """Returns the k best entities on `side` of each query (known entity, relation); otherwise as `tails`."""
+        triples = np.zeros((len(queries), 3), np.int32)
+        triples[:, column(1 - side)] = self.graph.entities.ids(entity for entity, _ in queries)
+        triples[:, 1] = self.graph.relations.ids(relation for _, relation in queries)
+        best = best_answers(self.model, self.known, triples, side, k, new_only)
+        return [
+            [
+                Answer(self.graph.entities[entity], float(score), bool(known))
+                for entity, score, known in zip(*row, strict=True)
+                if entity >= 0
+            ]
+            for row in zip(best.entities, best.scores, best.known, strict=True)
+        ]
+
+
+def load_run(folder: str | Path) -> Run:
+    """Opens the folder of a run; of one that has no best model yet, the last checkpoint.
+
+    Raises:
+        DataError: the folder is not that of a run, or the run has not finished an epoch.
+    """
+    files = RunFolder(Path(folder))
+    config = files.read_config()
+    graph = Graph.open(files.graph)
+    path = files.model
+    if not path.is_file():
+        checkpoints = files.checkpoints()
+        if not checkpoints:
+            raise DataError(f"expected a trained model in {folder}, but that run has not finished an epoch")
+        path = checkpoints[-1] / "model.keras"
+    try:
+        model = keras.saving.load_model(path, custom_objects={"jobi_tf>JoBi": JoBi}, compile=False)
+    except (OSError, ValueError) as error:
+        raise DataError(f"expected a saved model in {path}: {str(error).splitlines()[0]}") from None
+    if (model.num_entities, model.num_relations) != (graph.num_entities, graph.num_relations):
+        raise DataError(
+            f"expected a model of {graph.num_entities} entities and {graph.num_relations} relations, as the graph in "
+            f"{files.graph} has, got {model.num_entities} and {model.num_relations} in {path}: files of two runs are mixed"
+        )
+    return Run(files.path, config, graph, model)

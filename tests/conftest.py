@@ -1,0 +1,27 @@
+"""What every test can ask for."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with the public archives; only developers and CI have it."""
+    folder = Path(__file__).resolve().parents[2] / "shared"
+    if not (folder / "data").is_dir():
+        reason = f"needs the public archives in {folder}/data"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory, monkeypatch):
+    """A test never reads or writes the user's own cache."""
+    monkeypatch.setenv("JOBI_TF_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.delenv("JOBI_TF_ARCHIVES", raising=False)
