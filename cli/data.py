@@ -120,7 +120,7 @@ def stats(as_json: bool, **options: Any) -> None:
 def check(
     context: click.Context, threshold: float, min_support: int, as_json: bool, strict: bool, **options: Any
 ) -> None:
-    """Look for repeated triples, names unseen in training, and relations that leak answers."""
+    """Find repeats, names unseen in training, leaked answers."""
     from jobi_tf.datasets.check import check as check_graph
 
     report = check_graph(_prepare(**options).graph, threshold=threshold, min_support=min_support)

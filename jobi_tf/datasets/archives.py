@@ -1,5 +1,6 @@
 """Archives of public data sets: found, recognised by digest, and read without unpacking them."""
 
+import gzip
 import hashlib
 import os
 import posixpath
@@ -77,6 +78,7 @@ def read_members(dataset: DataSet, path: Path) -> Iterator[tuple[str, str, bytes
         by_name: dict[str, list[tarfile.TarInfo]] = {}
         for member in _safe_members(archive, path):
             by_name.setdefault(PurePosixPath(member.name).name, []).append(member)
+        chosen = {}
         for split, name in dataset.members.items():
             found = by_name.get(name, [])
             if len(found) != 1:
@@ -84,7 +86,9 @@ def read_members(dataset: DataSet, path: Path) -> Iterator[tuple[str, str, bytes
                 raise DataError(
                     f"{path}: expected one {name} in {dataset.file}, found {len(found)} (it holds {inside})"
                 )
-            yield split, f"{path.name}/{name}", _content(dataset, split, archive, found[0], path)
+            chosen[split] = found[0]
+        for split, member in chosen.items():
+            yield split, f"{path.name}/{dataset.members[split]}", _content(dataset, split, archive, member, path)
 
 
 def _content(dataset: DataSet, split: str, archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bytes:
@@ -130,8 +134,13 @@ def _safe_members(archive: tarfile.TarFile, path: Path) -> list[tarfile.TarInfo]
 def _reason(path: Path) -> str:
     """Returns what else is wrong with a file of a wrong digest, if it shows."""
     try:
+        with gzip.open(path) as file:
+            while file.read(1 << 20):
+                pass
         with _opened(path) as archive:
             _safe_members(archive, path)
+    except (EOFError, OSError, zlib.error) as problem:
+        return f"; it is truncated or corrupt ({problem})"
     except DataError as problem:
         return "; " + str(problem).removeprefix(f"{path}: ")
     return ""

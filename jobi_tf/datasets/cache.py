@@ -40,7 +40,7 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
             return Graph.open(folder), True
         except PermissionError as problem:
             raise _failure("read", folder, problem) from None
-        except (OSError, ValueError, KeyError):
+        except (OSError, EOFError, ValueError, KeyError):
             # Another format or a damaged copy: it is only a cache, so it is made again.
             shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder.parent)
@@ -93,5 +93,6 @@ def _runs(process: int) -> bool:
 
 
 def _failure(verb: str, path: Path, problem: OSError) -> JobiError:
-    reason = problem.strerror or str(problem)
+    # NumPy reports a short write without an error number, as "8000 requested and 36 written".
+    reason = problem.strerror or f"the disk is probably full ({problem})"
     return JobiError(f"cannot {verb} {path}: {reason}; JOBI_TF_HOME can name another cache folder")

@@ -51,7 +51,7 @@ def read_folder(name: str, files: Mapping[str, Path], layout: Layout) -> Graph:
     splits, sources = {}, {}
     for split in SPLITS:
         splits[split], start = _read_file(files[split], layout, entities, relations)
-        sources[split] = Source(str(files[split]), start)
+        sources[split] = Source(str(files[split].absolute()), start)
     return _graph(name, entities, relations, splits, sources)
 
 
@@ -79,7 +79,7 @@ def read_file(path: Path, split: str, seed: int, layout: Layout) -> Graph:
     for name, rows in zip(SPLITS, np.split(shuffled, ends[:2]), strict=True):
         rows.sort()
         splits[name] = triples[rows]
-        sources[name] = Source(str(path), start, (rows + start).astype(np.int32))
+        sources[name] = Source(str(path.absolute()), start, (rows + start).astype(np.int32))
     return _graph(path.name.split(".")[0], entities, relations, splits, sources)
 
 

@@ -35,7 +35,7 @@ class Prepared:
 def load_graph(
     dataset: str | Path,
     *,
-    archive: Path | None = None,
+    archive: str | Path | None = None,
     split: str | None = None,
     columns: Sequence[str] | None = None,
     header: bool | None = None,
@@ -70,7 +70,7 @@ def load_graph(
 def prepare(
     dataset: str | Path,
     *,
-    archive: Path | None = None,
+    archive: str | Path | None = None,
     split: str | None = None,
     columns: Sequence[str] | None = None,
     header: bool | None = None,
@@ -83,7 +83,9 @@ def prepare(
         for option, value in local_options.items():
             if value is not None:
                 raise UsageError(f"option {option!r} is for files of your own: the layout of {name} is known")
-        key, build = _world(archive) if name == WORLD else _named(DATASETS[name], archive)
+        key, build = (
+            _world(archive) if name == WORLD else _named(DATASETS[name], None if archive is None else Path(archive))
+        )
     else:
         if archive is not None:
             raise UsageError(f"an archive is for a data set out of {', '.join(DATASETS)}, and {name!r} is none of them")
@@ -138,7 +140,7 @@ def _world_files() -> dict[str, Path]:
     return local.split_files(Path(str(resources.files("jobi_tf.datasets.world"))))
 
 
-def _world(archive: Path | None) -> tuple[str, Callable[[], Graph]]:
+def _world(archive: str | Path | None) -> tuple[str, Callable[[], Graph]]:
     if archive is not None:
         raise UsageError(f"{WORLD} comes with the package and has no archive")
     # Keyed by content, so that another version of the package finds its own facts.
@@ -163,6 +165,8 @@ def _local(path: Path, layout: Layout, split: str | None, seed: int, name: str) 
         return key, lambda: local.read_file(path, split, seed, layout)
     if path.exists():
         raise DataError(f"expected a file or a folder, got {name}, which is neither")
+    if len(path.parts) > 1:
+        raise UsageError(f"expected a folder or a file of triples at {name}, found nothing there")
     near = get_close_matches(name.casefold().replace("_", "-"), NAMES, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(f"unknown data set {name!r}: expected {', '.join(NAMES)}, or a path that exists{hint}")

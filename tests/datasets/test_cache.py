@@ -1,0 +1,145 @@
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.datasets import cache, load_graph, local, prepare
+from jobi_tf.datasets.layout import Layout
+from jobi_tf.datasets.text import Text
+from jobi_tf.errors import JobiError
+
+from .files import write_folder
+
+
+def test_second_call_reads_no_text(tmp_path, monkeypatch):
+    folder = write_folder(tmp_path / "mine")
+    first = prepare(folder)
+    monkeypatch.setattr(Text, "read", None)
+    second = prepare(str(folder))
+    assert (first.was_there, second.was_there) == (False, True)
+    assert first.folder == second.folder
+    assert isinstance(second.graph.train, np.memmap)
+    assert second.graph.sources["test"].where(0) == f"{folder}/test.tsv:1"
+
+
+def test_changed_files_and_options_are_other_graphs(tmp_path):
+    folder = write_folder(tmp_path / "mine")
+    before = prepare(folder)
+    assert prepare(folder, columns=["3", "2", "1"]).folder != before.folder
+    (folder / "valid.tsv").write_text("c\tr\tb\n")
+    os.utime(folder / "valid.tsv", ns=(1, 1))
+    after = prepare(folder)
+    assert after.folder != before.folder
+    assert after.graph.fingerprint != before.graph.fingerprint
+
+
+def test_damaged_copy_is_made_again(tmp_path):
+    folder = write_folder(tmp_path / "mine")
+    first = prepare(folder)
+    for name, content in (
+        ("graph.json", '{"format": 0}'),
+        ("graph.json", "{"),
+        ("train.npy", ""),
+        ("entities.txt", None),
+    ):
+        path = first.folder / name
+        path.unlink()
+        if content is not None:
+            path.write_text(content)
+        again = prepare(folder)
+        assert not again.was_there
+        assert again.graph.fingerprint == first.graph.fingerprint
+
+
+SLOW = """
+import sys, time, numpy
+numpy.save = lambda *_: time.sleep(60)
+from jobi_tf.datasets import prepare
+prepare(sys.argv[1])
+"""
+
+
+def test_killed_preparation_is_swept(tmp_path, home):
+    folder = write_folder(tmp_path / "mine")
+    process = subprocess.Popen([sys.executable, "-c", SLOW, str(folder)])
+    try:
+        deadline = time.monotonic() + 20
+        while not list(home.glob("graphs/.mine-*.tmp")):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.02)
+        running = prepare(folder)  # beside a running one: both are left alone
+        assert list(home.glob("graphs/.mine-*.tmp"))
+        (running.folder / "graph.json").unlink()
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    prepared = prepare(folder)
+    assert list((home / "graphs").iterdir()) == [prepared.folder]
+    assert len(prepared.graph.train) == 3
+
+
+def test_two_preparations_at_once(tmp_path, home):
+    files = local.split_files(write_folder(tmp_path / "mine"))
+
+    def build() -> Graph:
+        return local.read_folder("mine", files, Layout())
+
+    def build_while_another_one_ends() -> Graph:
+        cache.open_or_build("mine", build)
+        return build()
+
+    graph, _ = cache.open_or_build("mine", build_while_another_one_ends)
+    assert len(graph.train) == 3
+    assert [path.name for path in (home / "graphs").iterdir()] == ["mine"]
+
+
+def test_two_processes_at_once(tmp_path, home):
+    folder = write_folder(tmp_path / "mine", train="".join(f"e{i}\tr\te{i + 1}\n" for i in range(20_000)))
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from jobi_tf.datasets import load_graph as g; print(len(g(sys.argv[1]).train))",
+    ]
+    processes = [subprocess.Popen([*command, str(folder)], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate(timeout=60)[0] for process in processes] == ["20000\n"] * 2
+    assert len(list((home / "graphs").iterdir())) == 1
+
+
+def test_home_that_cannot_be_written(tmp_path, monkeypatch):
+    folder = write_folder(tmp_path / "mine")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JOBI_TF_HOME", str(tmp_path / "file"))
+    with pytest.raises(JobiError, match=r"cannot make .*file/graphs: Not a directory; JOBI_TF_HOME can name another"):
+        load_graph(folder)
+    (tmp_path / "locked" / "graphs").mkdir(parents=True)
+    monkeypatch.setenv("JOBI_TF_HOME", str(tmp_path / "locked"))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(JobiError, match=r"cannot write in the cache folder .*locked/graphs: set JOBI_TF_HOME"):
+        load_graph(folder)
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device; JOBI_TF_HOME"),
+        (OSError("8000 requested and 36 written"), "the disk is probably full"),  # how NumPy says it
+    ],
+)
+def test_full_disk(tmp_path, home, monkeypatch, problem, words):
+    def full(*_: object) -> None:
+        raise problem
+
+    folder = write_folder(tmp_path / "mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", full)
+        with pytest.raises(JobiError, match=rf"cannot write .*mine-.*: {words}"):
+            load_graph(folder)
+    assert not list((home / "graphs").iterdir())
+    assert len(load_graph(folder).train) == 3

@@ -1,0 +1,74 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from jobi_tf.cli.data import data
+from jobi_tf.datasets.catalogue import DATASETS
+from jobi_tf.errors import DataError, UsageError
+
+from .files import write_folder
+
+
+def run(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(data, arguments, catch_exceptions=False)
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def test_list_says_what_is_at_hand(tiny, monkeypatch):
+    monkeypatch.setenv("JOBI_TF_ARCHIVES", str(tiny[1].parent))
+    states = {entry["name"]: entry["state"] for entry in json.loads(run("list", "--json"))}
+    assert states == {
+        "world": "comes with jobi-tf",
+        "fb15k-237": "to download",
+        "fb15k": "to download",
+        "yago3-10": "to download",
+        "wn18rr": "to download",
+        "umls": "archive found",
+    }
+    run("prepare", "umls")
+    table = run("list")
+    assert "prepared" in next(line for line in table.splitlines() if "umls" in line)
+    assert "272,115" in table
+
+
+def test_prepare_says_where(tiny, home):
+    first = run("prepare", "umls", "--archive", str(tiny[1]))
+    assert first == f"umls: 5 entities, 2 relations; 4 train, 2 valid, 1 test triples\nkept in {home}/graphs/umls\n"
+    assert f"already kept in {home}/graphs/umls" in run("prepare", "umls")
+
+
+def test_prepare_one_file(tmp_path):
+    path = tmp_path / "all.csv"
+    path.write_text("from,how,to,note\n" + "".join(f"{i},r,{i + 1},x\n" for i in range(10)))
+    options = ("prepare", str(path), "--split", "0.8/0.1/0.1", "--columns", "from,how,to", "--header", "--seed", "3")
+    assert "8 train, 1 valid, 1 test" in run(*options)
+    with pytest.raises(UsageError, match="it needs --split"):
+        run("prepare", "world", "--seed", "1")
+    with pytest.raises(UsageError, match="looked up in a header"):
+        run("prepare", str(path), "--split", "0.8/0.1/0.1", "--columns", "from,how,to", "--no-header")
+
+
+def test_check_is_strict_on_request(tmp_path):
+    folder = str(write_folder(tmp_path / "[bold]", train="a\tr\tb\na\tr\tb\n"))
+    assert "/train.tsv:2 repeats" in run("check", folder)
+    assert "[bold]" in run("check", folder)
+    report = json.loads(run("check", folder, "--json", "--strict", status=1))
+    assert not report["clean"]
+    clean = write_folder(tmp_path / "clean", valid="b\tr\ta\n", test="c\ts\ta\n")
+    assert json.loads(run("check", str(clean), "--json", "--strict"))["clean"]
+    assert "itself" in run("check", "world", "--min-support", "5")
+
+
+def test_stats(tmp_path):
+    assert "1-N" in run("stats", "world")
+    figures = json.loads(run("stats", str(write_folder(tmp_path / "mine")), "--json"))
+    assert figures["triples"] == {"train": 3, "valid": 1, "test": 1}
+    assert {row["name"] for row in figures["by_relation"]} == {"r", "s"}
+
+
+def test_errors_go_through(tmp_path):
+    with pytest.raises(DataError, match="found none for train and valid and test"):
+        run("check", str(tmp_path))
+    assert set(DATASETS) < set(run("list").split())
