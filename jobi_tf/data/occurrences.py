@@ -18,7 +18,7 @@ def column(side: int) -> int:
 
 @dataclass(frozen=True)
 class Csr:
-    """Lists of entities, one a key: the list of row `i` is `entities[offsets[i]:offsets[i + 1]]`, ascending and distinct.
+    """Lists of entities, ascending and distinct: list `i` is `entities[offsets[i]:offsets[i + 1]]`.
 
     Args:
         offsets: int64 [rows + 1].
@@ -89,8 +89,10 @@ class KnownAnswers:
     @classmethod
     def from_triples(cls, triples: np.ndarray, num_entities: int, num_relations: int) -> "KnownAnswers":
         """Collects the answers that `triples`, int [N, 3], hold for both sides."""
-        known = cls(np.empty(0, np.int64), Csr(np.zeros(1, np.int64), np.empty(0, np.int32)), num_entities, num_relations)
-        keys = np.concatenate([known.query_keys(side, triples) for side in (HEAD, TAIL)])
+        none = cls(
+            np.empty(0, np.int64), Csr(np.zeros(1, np.int64), np.empty(0, np.int32)), num_entities, num_relations
+        )
+        keys = np.concatenate([none.query_keys(side, triples) for side in (HEAD, TAIL)])
         entities = np.concatenate([triples[:, column(side)] for side in (HEAD, TAIL)])
         distinct, rows = np.unique(keys, return_inverse=True)
         return cls(distinct, Csr.from_pairs(rows, entities, len(distinct), num_entities), num_entities, num_relations)

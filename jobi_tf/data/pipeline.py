@@ -7,6 +7,11 @@ from jobi_tf.data.negatives import NegativeSampler
 from jobi_tf.errors import UsageError
 
 
+def default_batch_size(triples: int) -> int:
+    """Returns 1000 for `triples` training triples, less for few: an epoch then still has a hundred steps, or so."""
+    return min(triples, max(50, min(1000, triples // 100)))
+
+
 def steps_per_epoch(triples: int, batch_size: int) -> int:
     """Returns the number of full batches in `triples` training triples; at least 1.
 

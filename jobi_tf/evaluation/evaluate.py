@@ -138,5 +138,3 @@ def unseen_triples(graph: Graph, triples: np.ndarray) -> np.ndarray:
     relations = np.zeros(graph.num_relations, bool)
     relations[graph.train[:, 1]] = True
     return ~(graph.seen_in_training[triples[:, [0, 2]]].all(1) & relations[triples[:, 1]])
-
-

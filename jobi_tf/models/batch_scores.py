@@ -57,7 +57,8 @@ def batch_scores(
         chosen = tf.where(side[:, :, None] == 1, both_sides[:, :, 1::2], both_sides[:, :, ::2])
 
         def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
-            sparse = _sparse_gradient(tf.transpose(upstream, [1, 0, 2]), side, candidates, head, tail, tf.shape(rows)[0])
+            upstream = tf.transpose(upstream, [1, 0, 2])  # [B, M, 1 + n]
+            sparse = _sparse_gradient(upstream, side, candidates, head, tail, tf.shape(rows)[0])
             of_queries = tf.raw_ops.SparseMatrixMatMul(a=sparse, b=rows)[: tf.size(queries) // rows.shape[1]]
             of_inputs = tape.gradient(queries, inputs, tf.reshape(of_queries, tf.shape(queries)))
             right = tf.concat([tf.reshape(queries, [-1, rows.shape[1]]), *of_inputs[:2]], 0)

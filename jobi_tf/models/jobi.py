@@ -70,7 +70,9 @@ class JoBi(keras.Model):
         # autocast=False: under a mixed-precision policy reading the table would otherwise copy all of it.
         deviation = math.sqrt(2 / (rows + self.dim))
         initializer = keras.initializers.RandomNormal(stddev=deviation, seed=seed)
-        return self.add_weight(name=name, shape=(rows, self.width), initializer=initializer, dtype="float32", autocast=False)
+        return self.add_weight(
+            name=name, shape=(rows, self.width), initializer=initializer, dtype="float32", autocast=False
+        )
 
     @property
     def width(self) -> int:

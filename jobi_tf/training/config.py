@@ -25,10 +25,12 @@ class TrainConfig(BaseModel):
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: look)")
     model: Literal["complex", "distmult", "simple"] = Field("complex", description="score function")
     joint: bool = Field(True, description="train the pair head too")
-    p: float = Field(0.3, ge=0, le=1, description="probability that a negative is drawn from entities seen with the relation")
+    p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(0.5, ge=0, allow_inf_nan=False, description="weight of the pair loss")
     dim: int = Field(200, ge=1, description="embedding size d; ComplEx and SimplE store 2d real numbers")
-    batch_size: int = Field(1000, ge=1, description="triples a step, over all devices")
+    batch_size: int | None = Field(
+        None, ge=1, description="triples a step, over all devices (default: 1000, fewer for small graphs)"
+    )
     negatives: int = Field(50, ge=1, description="negatives a triple")
     filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")
     learning_rate: float = Field(0.001, gt=0, allow_inf_nan=False, description="learning rate of Adam")

@@ -24,13 +24,15 @@ def strategy_for(devices: str = "all", logical_devices: int = 1) -> tf.distribut
     present = [f"{kind}:{i}" for i in range(len(tf.config.list_logical_devices(kind)))]
     numbers = list(range(len(present))) if devices == "all" else [int(x) for x in devices.split(",")]
     if max(numbers) >= len(present) or len(set(numbers)) != len(numbers):
-        raise UsageError(f"expected distinct numbers of devices below {len(present)} ({', '.join(present)}), got {devices}")
+        raise UsageError(f"expected distinct devices out of {', '.join(present)} by their numbers, got {devices}")
     chosen = [present[i] for i in numbers]
     if len(chosen) > 1:
         # NCCL serves GPUs; on CPUs the default collective ops fail when a process makes a second strategy.
         reduction = None if kind == "GPU" else tf.distribute.ReductionToOneDevice()
         return tf.distribute.MirroredStrategy(chosen, cross_device_ops=reduction)
-    return tf.distribute.get_strategy() if devices == "all" or kind == "CPU" else tf.distribute.OneDeviceStrategy(chosen[0])
+    if devices == "all":
+        return tf.distribute.get_strategy()
+    return tf.distribute.OneDeviceStrategy(chosen[0])
 
 
 def _split_cpu(count: int) -> None:

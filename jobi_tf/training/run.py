@@ -110,9 +110,10 @@ def load_run(folder: str | Path) -> Run:
         model = keras.saving.load_model(path, custom_objects={"jobi_tf>JoBi": JoBi}, compile=False)
     except (OSError, ValueError) as error:
         raise DataError(f"expected a saved model in {path}: {str(error).splitlines()[0]}") from None
-    if (model.num_entities, model.num_relations) != (graph.num_entities, graph.num_relations):
+    sizes = (graph.num_entities, graph.num_relations)
+    if (model.num_entities, model.num_relations) != sizes:
         raise DataError(
-            f"expected a model of {graph.num_entities} entities and {graph.num_relations} relations, as the graph in "
-            f"{files.graph} has, got {model.num_entities} and {model.num_relations} in {path}: files of two runs are mixed"
+            f"expected the numbers of entities and relations of {files.graph}, {sizes}, in {path}, "
+            f"got {model.num_entities, model.num_relations}: the files of two runs are mixed"
         )
     return Run(files.path, config, graph, model)

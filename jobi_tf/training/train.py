@@ -11,7 +11,7 @@ import tensorflow as tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.negatives import NegativeSampler
 from jobi_tf.data.occurrences import Occurrences
-from jobi_tf.data.pipeline import steps_per_epoch, training_batches
+from jobi_tf.data.pipeline import default_batch_size, steps_per_epoch, training_batches
 from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.losses import SampledSoftmax
@@ -70,9 +70,11 @@ def train(
             header=config.header,
             seed=config.seed,
         )
-    steps_per_epoch(len(graph.train), config.batch_size)  # refuses before a folder is made
+    batch_size = config.batch_size or default_batch_size(len(graph.train))
+    steps_per_epoch(len(graph.train), batch_size)  # refuses before a folder is made
+    config = config.replace(batch_size=batch_size)
     if config.eval_every and not len(graph.valid):
-        raise UsageError(f"expected validation triples in {graph.name}, found none: set eval_every to 0 to train without")
+        raise UsageError(f"expected validation triples in {graph.name}, found none: train without by eval_every 0")
     folder = RunFolder(Path(config.run_dir) if config.run_dir else _new_run_dir(graph.name))
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UsageError(f"expected a new or empty folder for the run, {folder.path} holds files already")
@@ -88,9 +90,7 @@ def train(
     return _fit(folder, config, graph, model, strategy, callbacks or [], {"epoch": 0})
 
 
-def resume(
-    run_dir: str | Path, callbacks: list[keras.callbacks.Callback] | None = None, **changes: Any
-) -> Run:
+def resume(run_dir: str | Path, callbacks: list[keras.callbacks.Callback] | None = None, **changes: Any) -> Run:
     """Goes on with a run from its last checkpoint, to the same end as if it had not been interrupted.
 
     Args:
@@ -107,14 +107,14 @@ def resume(
     for name, value in changes.items():
         if name not in MAY_CHANGE_ON_RESUME and value != getattr(config, name):
             raise UsageError(
-                f"expected the settings of the run in {folder.path} ({name}: {getattr(config, name)}), got {name}: {value}; "
+                f"expected the settings of {folder.path}, where {name} is {getattr(config, name)}, got {value}; "
                 f"resuming may only change {', '.join(sorted(MAY_CHANGE_ON_RESUME))}"
             )
     config = config.replace(**changes)
     graph = Graph.open(folder.graph)
     checkpoints = folder.checkpoints()
     if not checkpoints:
-        raise DataError(f"expected a checkpoint in {folder.path}, found none: it stopped within its first epoch, train anew")
+        raise DataError(f"expected a checkpoint in {folder.path}, found none: its first epoch never ended, train anew")
     state = json.loads((checkpoints[-1] / "state.json").read_text(encoding="utf-8"))
     strategy = strategy_for(config.devices, config.logical_devices)
     with strategy.scope():
@@ -148,21 +148,21 @@ def _fit(
     callbacks: list[keras.callbacks.Callback],
     state: dict[str, Any],
 ) -> Run:
-    replicas = strategy.num_replicas_in_sync
-    if config.batch_size % replicas:
-        raise UsageError(f"expected a batch size that {replicas} devices can share evenly, got {config.batch_size}")
-    steps = steps_per_epoch(len(graph.train), config.batch_size)
+    batch_size, replicas = config.batch_size or default_batch_size(len(graph.train)), strategy.num_replicas_in_sync
+    if batch_size % replicas:
+        raise UsageError(f"expected a batch size that {replicas} devices can share evenly, got {batch_size}")
+    steps = steps_per_epoch(len(graph.train), batch_size)
     done = state.pop("epoch")
     finished = state.pop("finished", False) and state["waited"] >= config.patience
     occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
     filtered = graph.train if config.filter_negatives else None
     sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)
-    batches = training_batches(graph.train, sampler, config.batch_size, config.joint, config.seed, done * steps)
+    batches = training_batches(graph.train, sampler, batch_size, config.joint, config.seed, done * steps)
     stopping = EarlyStopping(folder, config.patience, state or None)
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
     every = [
         StopOnNaN(),
-        Throughput(steps * config.batch_size),
+        Throughput(steps * batch_size),
         *([ValidationRanking(graph, config.eval_every, config.epochs)] if config.eval_every else []),
         stopping,
         MetricsRecord(folder, rows),
