@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import KnownAnswers
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.models.jobi import JoBi
 
 
@@ -40,12 +40,13 @@ def best_answers(
 
     Raises:
         UsageError: `k` is below 1.
+        JobiError: a score is not finite.
     """
     if k < 1:
         raise UsageError(f"expected k to be at least 1, got {k}")
     k = min(k, model.num_entities)
     block = max(1, 2**26 // model.num_entities)
-    parts = [_best(model, known, triples[i : i + block], side, k, new_only) for i in range(0, len(triples), block)]
+    parts = [_best(model, known, triples[i : i + block], side, k, new_only) for i in range(0, len(triples) or 1, block)]
     return Answers(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
@@ -53,6 +54,8 @@ def _best(
     model: JoBi, known: KnownAnswers, triples: np.ndarray, side: int, k: int, new_only: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     scores = tf.matmul(model.queries(tf.constant(triples), side), model.entity.value, transpose_b=True)
+    if not bool(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))):
+        raise JobiError("expected finite scores, got NaN or infinity: the model's weights are broken")
     rows, answers = known.lookup(side, triples)
     if new_only:
         places = tf.constant(np.stack([rows, answers], 1), tf.int32)

@@ -10,7 +10,9 @@ from jobi_tf.errors import JobiError
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.models.jobi import JoBi
 
-MEMORY_BUDGET = 256 * 2**20
+MEMORY_BUDGET = 512 * 2**20
+# Scores of this size are still quick to read again, and their memory is reused from block to block.
+HANDY_BYTES = 32 * 2**20
 
 
 class Ranker:
@@ -30,7 +32,9 @@ class Ranker:
     def __init__(self, model: JoBi, known: KnownAnswers | None, memory_budget: int = MEMORY_BUDGET):
         self.model = model
         self.known = known
-        self.block = int(np.clip(memory_budget // (4 * model.num_entities), 1, 1024))
+        bytes_a_query = 4 * model.num_entities
+        handy = int(np.clip(HANDY_BYTES // bytes_a_query, 64, 1024))
+        self.block = max(1, min(handy, memory_budget // bytes_a_query))
         self._strategy = tf.distribute.get_strategy()
         self._count = tf.function(self._distributed_count, reduce_retracing=True)
 

@@ -22,7 +22,7 @@ MONITOR = "val_hits@10"
 
 
 class Throughput(keras.callbacks.Callback):
-    """Adds `triples_per_second` and `seconds` of the epoch's training to its metrics."""
+    """Adds `triples_per_second` and `seconds` of the epoch's training to its metrics, and a `triple_loss` always."""
 
     def __init__(self, triples_an_epoch: int):
         super().__init__()
@@ -35,6 +35,7 @@ class Throughput(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Stops it."""
         seconds = time.perf_counter() - self._start
+        logs.setdefault("triple_loss", logs["loss"])  # Keras names the loss of an output only where there are several
         logs.update(triples_per_second=self.triples_an_epoch / seconds, seconds=seconds)
 
 
@@ -144,7 +145,13 @@ class MetricsRecord(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Adds a row."""
-        self.rows.append({"epoch": epoch + 1, **{name: float(value) for name, value in logs.items()}})
+        first = {
+            "epoch": epoch + 1,
+            "loss": None,
+            "triple_loss": None,
+            "pair_loss": None,
+        }  # a plain model has no pair loss
+        self.rows.append(first | {name: float(value) for name, value in logs.items()})
         with written_beside(self.folder.metrics) as beside:
             beside.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
         columns = list(dict.fromkeys(name for row in self.rows for name in row))

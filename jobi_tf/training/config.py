@@ -1,5 +1,6 @@
 """All settings of a training run, in one frozen object that reads from and writes to YAML."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -26,18 +27,18 @@ class TrainConfig(BaseModel):
     model: Literal["complex", "distmult", "simple"] = Field("complex", description="score function")
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
-    alpha: float = Field(0.5, ge=0, allow_inf_nan=False, description="weight of the pair loss")
+    alpha: float = Field(1.0, ge=0, allow_inf_nan=False, description="weight of the pair loss")
     dim: int = Field(200, ge=1, description="embedding size d; ComplEx and SimplE store 2d real numbers")
     batch_size: int | None = Field(
         None, ge=1, description="triples a step, over all devices (default: 1000, fewer for small graphs)"
     )
     negatives: int = Field(50, ge=1, description="negatives a triple")
     filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")
-    learning_rate: float = Field(0.001, gt=0, allow_inf_nan=False, description="learning rate of Adam")
+    learning_rate: float = Field(0.0008, gt=0, allow_inf_nan=False, description="learning rate of Adam")
     epochs: int = Field(100, ge=1, description="most epochs to train")
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never")
     patience: int = Field(2, ge=1, description="rankings without a better Hits@10 until training stops")
-    seed: int = Field(0, ge=0, lt=2**63, description="seed of embeddings, shuffles and negatives")
+    seed: int = Field(0, ge=0, lt=2**62, description="seed of embeddings, shuffles and negatives")
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to train on: all, or their numbers")
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into that many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
@@ -46,7 +47,8 @@ class TrainConfig(BaseModel):
     def create(cls, settings: Mapping[str, Any], where: str = "settings") -> "TrainConfig":
         """Checks `settings`; `where` tells in messages where they came from."""
         try:
-            return cls(**settings)
+            # A key that is no string, such as `1:` in YAML, is an unknown setting too.
+            return cls(**{str(k): os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in settings.items()})
         except ValidationError as error:
             raise UsageError(f"{where}: {_explain(error, cls)}") from None
 
