@@ -17,6 +17,7 @@ class SampledSoftmax(keras.losses.Loss):
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: labels and logits [B, 1 + n] → float [B]."""
+        y_pred = tf.convert_to_tensor(y_pred)
         labels = tf.cast(y_true, y_pred.dtype)
         logits = tf.where(labels < 0, y_pred.dtype.min, y_pred)
         return tf.reduce_logsumexp(logits, -1) - tf.reduce_sum(tf.where(labels > 0, logits, 0), -1)

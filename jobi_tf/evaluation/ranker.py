@@ -89,8 +89,9 @@ class Ranker:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Counts better and equal candidates.
 
-        Known answers are counted with all others and then taken off: scores are never written over, and equal means
-        equal within one product, free of the rounding of another one.
+        Known answers are counted with all others and then taken off: scores are never written over. The true answer's
+        score comes from the same product as the candidates', so that they are rounded alike, but for the last columns
+        of a product, which other instructions may compute.
         """
         scores = tf.matmul(self.model.queries(triples, side), self.model.entity.value, transpose_b=True)  # [b, E]
         true = tf.gather(scores, triples[:, column(side)], batch_dims=1)  # [b]

@@ -102,5 +102,7 @@ def _explain(error: ValidationError, config: type[BaseModel]) -> str:
         return f"expected one of the settings {', '.join(config.model_fields)}, got {name!r}"
     if problem["type"] == "missing":
         return f"expected the setting {name!r}, which is missing"
+    if problem["type"] == "string_pattern_mismatch":
+        return f"expected {name} to be all, or numbers such as 0,1, got {problem['input']!r}"
     message = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     return f"expected {name} to be {message}, got {problem['input']!r}"

@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +30,45 @@ from jobi_tf.training.callbacks import (
 )
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.devices import strategy_for
-from jobi_tf.training.run import Run, load_run
+from jobi_tf.training.run import Run, load_model, load_run
 from jobi_tf.training.run_folder import RunFolder, describe_environment
 
 MAY_CHANGE_ON_RESUME = {"epochs", "patience", "devices", "logical_devices"}
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training that is about to begin, for callbacks that tell about it.
+
+    Args:
+        folder: the run folder.
+        config: the settings, the batch size among them.
+        graph: the graph.
+        model: the compiled model.
+        strategy: what distributes it over devices.
+        steps: steps an epoch.
+        done: epochs done before.
+        stopping: early stopping; its `state` holds the best epoch.
+    """
+
+    folder: RunFolder
+    config: TrainConfig
+    graph: Graph
+    model: JoBi
+    strategy: tf.distribute.Strategy
+    steps: int
+    done: int
+    stopping: EarlyStopping
+
+
+Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]
 
 
 def train(
     dataset: str | Graph | None = None,
     *,
     config: TrainConfig | None = None,
-    callbacks: list[keras.callbacks.Callback] | None = None,
+    callbacks: Callbacks = (),
     **settings: Any,
 ) -> Run:
     """Trains a model and returns its run, with the weights that were best on the validation split.
@@ -46,7 +76,7 @@ def train(
     Args:
         dataset: name of a data set, path of a folder or file of triples, or a graph at hand.
         config: settings; without it, `settings` make them.
-        callbacks: Keras callbacks to add, such as a progress display.
+        callbacks: Keras callbacks to add; or a function that makes them, given the training that is about to begin.
         **settings: fields of `TrainConfig`; they win over `config`.
 
     Raises:
@@ -70,7 +100,7 @@ def train(
             header=config.header,
             seed=config.seed,
         )
-    batch_size = config.batch_size or default_batch_size(len(graph.train))
+    batch_size = _batch_size(config, graph)
     steps_per_epoch(len(graph.train), batch_size)  # refuses before a folder is made
     config = config.replace(batch_size=batch_size)
     if config.eval_every and not len(graph.valid):
@@ -78,19 +108,19 @@ def train(
     folder = RunFolder(Path(config.run_dir) if config.run_dir else _new_run_dir(graph.name))
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UsageError(f"expected a new or empty folder for the run, {folder.path} holds files already")
-    strategy = strategy_for(config.devices, config.logical_devices)
+    strategy = _shared_evenly(batch_size, strategy_for(config.devices, config.logical_devices))
     folder.path.mkdir(parents=True, exist_ok=True)
     graph.save(folder.graph)
-    config.write(folder.config)
+    folder.write_config(config)
     environment = json.dumps(describe_environment(), indent=1) + "\n"
     (folder.path / "environment.json").write_text(environment, encoding="utf-8")
     with strategy.scope():
         model = JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, config.joint, config.seed)
         compile_model(model, config)
-    return _fit(folder, config, graph, model, strategy, callbacks or [], {"epoch": 0})
+    return _fit(folder, config, graph, model, strategy, callbacks, {"epoch": 0})
 
 
-def resume(run_dir: str | Path, callbacks: list[keras.callbacks.Callback] | None = None, **changes: Any) -> Run:
+def resume(run_dir: str | Path, callbacks: Callbacks = (), **changes: Any) -> Run:
     """Goes on with a run from its last checkpoint, to the same end as if it had not been interrupted.
 
     Args:
@@ -104,23 +134,27 @@ def resume(run_dir: str | Path, callbacks: list[keras.callbacks.Callback] | None
     """
     folder = RunFolder(Path(run_dir))
     config = folder.read_config()
-    for name, value in changes.items():
-        if name not in MAY_CHANGE_ON_RESUME and value != getattr(config, name):
+    before, config = config, config.replace(**changes)
+    for name in changes:
+        if name not in MAY_CHANGE_ON_RESUME and getattr(config, name) != getattr(before, name):
             raise UsageError(
-                f"expected the settings of {folder.path}, where {name} is {getattr(config, name)}, got {value}; "
-                f"resuming may only change {', '.join(sorted(MAY_CHANGE_ON_RESUME))}"
+                f"expected the settings of {folder.path}, where {name} is {getattr(before, name)}, "
+                f"got {getattr(config, name)}; resuming may only change {', '.join(sorted(MAY_CHANGE_ON_RESUME))}"
             )
-    config = config.replace(**changes)
-    graph = Graph.open(folder.graph)
+    graph = folder.open_graph()
     checkpoints = folder.checkpoints()
     if not checkpoints:
         raise DataError(f"expected a checkpoint in {folder.path}, found none: its first epoch never ended, train anew")
-    state = json.loads((checkpoints[-1] / "state.json").read_text(encoding="utf-8"))
-    strategy = strategy_for(config.devices, config.logical_devices)
+    state = folder.read_state(checkpoints[-1])
+    if config.epochs < state["epoch"]:
+        raise UsageError(
+            f"expected {state['epoch']} epochs at least, which {folder.path} has done, got {config.epochs}"
+        )
+    strategy = _shared_evenly(_batch_size(config, graph), strategy_for(config.devices, config.logical_devices))
     with strategy.scope():
-        model = keras.saving.load_model(checkpoints[-1] / "model.keras")
-    config.write(folder.config)
-    return _fit(folder, config, graph, model, strategy, callbacks or [], state)
+        model = load_model(checkpoints[-1] / "model.keras", compile=True)
+    folder.write_config(config)
+    return _fit(folder, config, graph, model, strategy, callbacks, state)
 
 
 def compile_model(model: JoBi, config: TrainConfig) -> None:
@@ -145,12 +179,10 @@ def _fit(
     graph: Graph,
     model: JoBi,
     strategy: tf.distribute.Strategy,
-    callbacks: list[keras.callbacks.Callback],
+    callbacks: Callbacks,
     state: dict[str, Any],
 ) -> Run:
-    batch_size, replicas = config.batch_size or default_batch_size(len(graph.train)), strategy.num_replicas_in_sync
-    if batch_size % replicas:
-        raise UsageError(f"expected a batch size that {replicas} devices can share evenly, got {batch_size}")
+    batch_size = _batch_size(config, graph)
     steps = steps_per_epoch(len(graph.train), batch_size)
     done = state.pop("epoch")
     finished = state.pop("finished", False) and state["waited"] >= config.patience
@@ -159,6 +191,7 @@ def _fit(
     sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)
     batches = training_batches(graph.train, sampler, batch_size, config.joint, config.seed, done * steps)
     stopping = EarlyStopping(folder, config.patience, state or None)
+    training = Training(folder, config, graph, model, strategy, steps, done, stopping)
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
     every = [
         StopOnNaN(),
@@ -167,11 +200,14 @@ def _fit(
         stopping,
         MetricsRecord(folder, rows),
         keras.callbacks.TensorBoard(folder.logs, write_graph=False),
-        *callbacks,
+        *(callbacks(training) if callable(callbacks) else callbacks),
         Checkpoint(folder, stopping),  # last: it vouches for everything that the others wrote of the epoch
     ]
     if not finished and done < config.epochs:
         with strategy.scope():
+            # Builds the losses: under a strategy fit would do so with ids averaged over the devices (Keras 3.15).
+            example = {name: tf.constant([[1.0, 0.0]]) for name in ("triple", "pair")[: 1 + config.joint]}
+            model.compute_loss(y=example, y_pred=example)
             model.fit(
                 batches,
                 epochs=config.epochs,
@@ -184,6 +220,18 @@ def _fit(
     if not config.eval_every:
         save_bare_model(model, folder.model)
     return load_run(folder.path)
+
+
+def _batch_size(config: TrainConfig, graph: Graph) -> int:
+    return config.batch_size or default_batch_size(len(graph.train))
+
+
+def _shared_evenly(batch_size: int, strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
+    if batch_size % strategy.num_replicas_in_sync:
+        raise UsageError(
+            f"expected a batch size that {strategy.num_replicas_in_sync} devices can share evenly, got {batch_size}"
+        )
+    return strategy
 
 
 def _new_run_dir(dataset: str) -> Path:

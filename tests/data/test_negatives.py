@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.stats import binom, chisquare
+
+from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data.occurrences import Occurrences
+from jobi_tf.errors import UsageError
+from tests.graphs import random_triples
+
+ENTITIES, RELATIONS = 40, 5
+TRIPLES = random_triples(ENTITIES, RELATIONS, 150)
+SEED = tf.constant([3, 14], tf.int64)
+
+
+def sampler(negatives, p, triples=TRIPLES, entities=ENTITIES, relations=RELATIONS, filtered=False):
+    occurrences = Occurrences.from_triples(triples, entities, relations)
+    return NegativeSampler(occurrences, negatives, p, triples if filtered else None)
+
+
+def draw(batch, negatives=50, p=0.3, seed=SEED, **options):
+    """Returns candidates, whether each replaces the head, triple labels and pair labels, all [B, n]."""
+    result = sampler(negatives, p, **options).corrupt(tf.constant(batch), seed)
+    candidates, head_corruptions, triple_labels, pair_labels = (x.numpy() for x in result)
+    return candidates, np.arange(negatives) < head_corruptions[:, None], triple_labels, pair_labels
+
+
+def fits(counts, shares):
+    """Whether counts follow shares, by a chi-square test over the cells that can occur."""
+    assert counts[shares == 0].sum() == 0
+    cells = shares > 0
+    return chisquare(counts[cells], shares[cells] / shares.sum() * counts.sum()).pvalue > 1e-3
+
+
+def seen(relation, column, triples=TRIPLES):
+    return sorted({int(t[column]) for t in triples if t[1] == relation})
+
+
+def test_the_side_is_a_fair_coin_for_each_negative():
+    _, replaces_head, _, _ = draw(np.repeat(TRIPLES, 100, 0), negatives=9)
+    counts = np.bincount(replaces_head.sum(1), minlength=10)
+    assert fits(counts, binom.pmf(np.arange(10), 9, 0.5))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("column", [0, 2])
+@pytest.mark.parametrize("relation", [0, 3])
+def test_draws_are_uniform_over_all_or_over_distinct_seen_entities(p, column, relation):
+    triple = TRIPLES[TRIPLES[:, 1] == relation][:1]
+    candidates, replaces_head, _, _ = draw(np.repeat(triple, 2000, 0), p=p)
+    counts = np.bincount(candidates[replaces_head == (column == 0)], minlength=ENTITIES)
+    shares = np.full(ENTITIES, (1 - p) / ENTITIES)
+    shares[seen(relation, column)] += p / len(seen(relation, column))
+    assert counts.sum() > 40_000
+    assert fits(counts, shares)
+
+
+def test_one_draw_says_nothing_of_the_next():
+    candidates, _, _, _ = draw(np.repeat(TRIPLES, 20, 0), negatives=2, p=0.0)
+    pairs = np.bincount(candidates[:, 0] // 4 * 10 + candidates[:, 1] // 4, minlength=100)
+    assert fits(pairs, np.ones(100))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
+def test_pair_labels_equal_brute_force(p):
+    candidates, replaces_head, _, pair_labels = draw(TRIPLES, p=p)
+    heads, tails = ({(int(t[1]), int(t[column])) for t in TRIPLES} for column in (0, 2))
+    for i, j in np.ndindex(candidates.shape):
+        where = heads if replaces_head[i, j] else tails
+        assert pair_labels[i, j] == ((int(TRIPLES[i, 1]), int(candidates[i, j])) in where)
+    assert pair_labels.all() if p == 1 else set(pair_labels.flat) == {0, 1}
+
+
+def test_filtering_ignores_training_triples_only():
+    candidates, replaces_head, labels, _ = draw(TRIPLES, p=0.5, filtered=True)
+    train = set(map(tuple, TRIPLES.tolist()))
+    for i, j in np.ndindex(candidates.shape):
+        head, relation, tail = TRIPLES[i].tolist()
+        new = int(candidates[i, j])
+        made = (new, relation, tail) if replaces_head[i, j] else (head, relation, new)
+        assert labels[i, j] == (-1 if made in train else 0)
+    assert (labels < 0).any()
+
+
+def test_without_filtering_nothing_is_ignored():
+    assert not draw(TRIPLES, p=0.5)[2].any()
+
+
+def test_filtering_does_not_change_the_draws():
+    for a, b in zip(draw(TRIPLES), draw(TRIPLES, filtered=True), strict=True):
+        assert a.shape == b.shape
+    np.testing.assert_array_equal(draw(TRIPLES)[0], draw(TRIPLES, filtered=True)[0])
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_properties_on_tiny_graphs(seed):
+    rng = np.random.default_rng(seed)
+    entities, relations, count, negatives = rng.integers(1, (6, 4, 9, 6), endpoint=True)
+    triples = random_triples(entities, relations, count, seed)
+    candidates, replaces_head, labels, pair_labels = draw(
+        triples, int(negatives), rng.choice([0.0, 0.4, 1.0]), None or tf.constant([seed, 1], tf.int64),
+        triples=triples, entities=int(entities), relations=int(relations), filtered=True,
+    )  # fmt: skip
+    assert candidates.shape == replaces_head.shape == labels.shape == pair_labels.shape == (count, negatives)
+    assert candidates.dtype == np.int32
+    assert ((candidates >= 0) & (candidates < entities)).all()
+    assert set(labels.flat) <= {0, -1}
+    # A negative that leaves the triple as it was is a training triple, and its pair occurs.
+    own = candidates == np.where(replaces_head, triples[:, :1], triples[:, 2:])
+    assert (labels[own] == -1).all()
+    assert (pair_labels[own] == 1).all()
+
+
+def test_every_entity_can_be_drawn():
+    assert set(draw(np.repeat(TRIPLES, 4, 0), p=0.0)[0].flat) == set(range(ENTITIES))
+
+
+def test_the_seed_decides_the_draws():
+    first, second = draw(TRIPLES), draw(TRIPLES)
+    other = draw(TRIPLES, seed=tf.constant([3, 15], tf.int64))
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (first[0] != other[0]).mean() > 0.5
+    assert (first[1] != other[1]).any()
+
+
+def test_sizes_of_the_largest_graph():
+    entities, relations = 1_892_241, 3_247
+    rng = np.random.default_rng(0)
+    triples = rng.integers((entities, relations, entities), size=(100_000, 3)).astype(np.int32)
+    triples[-2:] = [[entities - 1, relations - 1, entities - 1], [0, relations - 1, entities - 1]]
+    batch = triples[-100:]
+    candidates, replaces_head, labels, pair_labels = draw(
+        batch, 20, 0.5, triples=triples, entities=entities, relations=relations, filtered=True
+    )
+    train = set(map(tuple, triples.tolist()))
+    heads, tails = ({(int(t[1]), int(t[column])) for t in triples} for column in (0, 2))
+    assert candidates.max() > 2**20  # 32 random bits reach all of the 1.9 million
+    for i, j in np.ndindex(candidates.shape):
+        (head, relation, tail), new = batch[i].tolist(), int(candidates[i, j])
+        assert labels[i, j] == -(((new, relation, tail) if replaces_head[i, j] else (head, relation, new)) in train)
+        assert pair_labels[i, j] == ((relation, new) in (heads if replaces_head[i, j] else tails))
+    assert (labels < 0).any()
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
+def test_probabilities_outside_are_refused(p):
+    with pytest.raises(UsageError, match=r"probability p in \[0, 1\], got"):
+        sampler(5, p)
+
+
+def test_no_negatives_are_refused():
+    with pytest.raises(UsageError, match="at least 1 negative a triple, got 0"):
+        sampler(0, 0.3)

@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+
+from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data.occurrences import Occurrences
+from jobi_tf.data.pipeline import default_batch_size, steps_per_epoch, training_batches
+from jobi_tf.errors import UsageError
+from tests.graphs import random_graph
+
+GRAPH = random_graph(train=60)
+
+
+def stream(count, batch_size=10, seed=0, first_step=0, joint=True, train=GRAPH.train):
+    occurrences = Occurrences.from_triples(train, GRAPH.num_entities, GRAPH.num_relations)
+    batches = training_batches(train, NegativeSampler(occurrences, 4, 0.5), batch_size, joint, seed, first_step)
+    return list(batches.take(count).as_numpy_iterator())
+
+
+def triples(batches):
+    return [tuple(map(int, row)) for x, _ in batches for row in zip(x["head"], x["relation"], x["tail"], strict=True)]
+
+
+def equal(a, b):
+    (inputs, labels), (other_inputs, other_labels) = a, b
+    return all(
+        np.array_equal(x[name], y[name]) for x, y in ((inputs, other_inputs), (labels, other_labels)) for name in x
+    )
+
+
+def test_an_epoch_is_a_permutation_and_the_next_is_another():
+    batches = stream(12)
+    first, second = triples(batches[:6]), triples(batches[6:])
+    assert set(first) == set(second) == set(map(tuple, GRAPH.train.tolist()))
+    assert len(first) == len(second) == 60
+    assert first != second
+
+
+def test_where_the_batch_does_not_divide_an_epoch_leaves_some_out_each_time_others():
+    epochs = [triples(x) for x in np.array_split(np.array(stream(24, 7), object), 3)]
+    assert all(len(set(x)) == 56 for x in epochs)
+    assert len({frozenset(x) for x in epochs}) == 3
+
+
+def test_one_triple_and_one_batch():
+    assert triples(stream(3, 1, train=GRAPH.train[:1])) == [tuple(GRAPH.train[0].tolist())] * 3
+
+
+def test_negatives_differ_between_epochs():
+    batches = stream(2, 60)
+    assert not np.array_equal(np.sort(batches[0][0]["candidates"], 0), np.sort(batches[1][0]["candidates"], 0))
+
+
+def test_the_seed_decides_the_stream():
+    assert all(map(equal, stream(8), stream(8)))
+    assert not any(map(equal, stream(8), stream(8, seed=1)))
+    assert all(map(equal, stream(2, seed=2**62 - 1), stream(2, seed=2**62 - 1)))
+
+
+def test_the_first_step_skips_the_ones_before():
+    assert all(map(equal, stream(5, first_step=9), stream(14)[9:]))
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_what_a_batch_holds(joint):
+    inputs, labels = stream(1, joint=joint)[0]
+    assert {name: (x.shape, x.dtype.name) for name, x in inputs.items()} == {
+        "head": ((10,), "int32"),
+        "relation": ((10,), "int32"),
+        "tail": ((10,), "int32"),
+        "candidates": ((10, 4), "int32"),
+        "head_corruptions": ((10,), "int32"),
+    }
+    assert {name: (x.shape, x.dtype.name) for name, x in labels.items()} == dict.fromkeys(
+        ["triple", "pair"] if joint else ["triple"], ((10, 5), "int8")
+    )
+    for x in labels.values():
+        assert (x[:, 0] == 1).all()
+    assert not labels["triple"][:, 1:].any()
+
+
+def test_labels_stand_beside_their_candidates():
+    heads, tails = ({(int(t[1]), int(t[column])) for t in GRAPH.train} for column in (0, 2))
+    for inputs, labels in stream(6):
+        for row, corruptions in enumerate(inputs["head_corruptions"]):
+            for place, entity in enumerate(inputs["candidates"][row]):
+                seen = (int(inputs["relation"][row]), int(entity)) in (heads if place < corruptions else tails)
+                assert labels["pair"][row, 1 + place] == seen
+
+
+@pytest.mark.parametrize("batch_size", [0, 61])
+def test_a_batch_size_out_of_range_is_refused(batch_size):
+    with pytest.raises(UsageError, match=f"from 1 to the 60 training triples, got {batch_size}"):
+        stream(1, batch_size)
+
+
+@pytest.mark.parametrize(("triples", "size"), [(3, 3), (5216, 52), (20_000, 200), (272_115, 1000), (10**7, 1000)])
+def test_default_batch_size(triples, size):
+    assert default_batch_size(triples) == size
+    assert steps_per_epoch(triples, size) >= 1

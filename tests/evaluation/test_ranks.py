@@ -1,0 +1,203 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import jobi_tf
+from jobi_tf.data.occurrences import SIDES, KnownAnswers
+from jobi_tf.datasets import load_graph
+from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.evaluation.evaluate import evaluate, unseen_triples
+from jobi_tf.evaluation.ranker import Ranker
+from jobi_tf.evaluation.ranks import Ranks, rank_metrics
+from tests.graphs import named_graph, random_graph
+
+from .oracle import brute_force_ranks, triple_set
+
+COLUMNS = {"head": 0, "tail": 2}
+RULES = ["realistic", "optimistic", "pessimistic"]
+
+
+def run(graph, **options):
+    return SimpleNamespace(graph=graph, model=jobi_tf.JoBi(graph.num_entities, graph.num_relations, 8, **options))
+
+
+def constant(model, value):
+    for table in model.weights:
+        table.assign(np.full(table.shape, value, np.float32))
+
+
+@pytest.fixture(scope="module")
+def umls(tmp_path_factory, shared):
+    """A coarse model: rounded embeddings score exactly in float32, and many scores are equal."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JOBI_TF_HOME", str(tmp_path_factory.mktemp("home")))
+        umls = run(load_graph("umls", archive=shared / "data" / "umls.tar.gz"))
+    for table in umls.model.weights:
+        table.assign(np.round(table.numpy() * 8) / 4)
+    return umls
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("side", SIDES)
+def test_umls_ranks_equal_brute_force(umls, side, raw):
+    graph, every = umls.graph, slice(None, None, 6)
+    known = set() if raw else triple_set(graph.train, graph.valid, graph.test)
+    found = evaluate(umls, "test", side, raw=raw).ranks[side]
+    assert (found.equal > 0).mean() > 0.3  # ties are there to be broken
+    for ties in RULES:
+        expected = brute_force_ranks(umls.model, graph.test[every], COLUMNS[side], ties, known)
+        np.testing.assert_array_equal(found.ranks(ties)[every], expected)
+
+
+@pytest.mark.parametrize("scorer", ["complex", "distmult", "simple"])
+@pytest.mark.parametrize("side", SIDES)
+def test_ranks_of_each_scorer_equal_brute_force(scorer, side):
+    tiny = run(random_graph(), scorer=scorer)
+    known = triple_set(tiny.graph.train, tiny.graph.valid)
+    expected = brute_force_ranks(tiny.model, tiny.graph.valid, COLUMNS[side], "realistic", known)
+    np.testing.assert_array_equal(evaluate(tiny, "valid", side).ranks[side].ranks(), expected)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5])
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_constant_model_ranks_at_chance(value, raw):
+    graph = random_graph(entities=40)
+    flat = run(graph)
+    constant(flat.model, value)
+    known = set() if raw else triple_set(graph.train, graph.valid, graph.test)
+    evaluation = evaluate(flat, raw=raw)
+    for side, column in COLUMNS.items():
+        answers = [{t[column] for t in known if t[1] == q[1] and t[2 - column] == q[2 - column]} for q in graph.test]
+        # The true answer is left, and all that are not known.
+        left = np.array([40 - len(x - {q[column]}) for x, q in zip(answers, graph.test, strict=True)])
+        ranks = evaluation.ranks[side]
+        np.testing.assert_array_equal(ranks.ranks("realistic"), (left + 1) / 2)
+        np.testing.assert_array_equal(ranks.ranks("optimistic"), np.ones(len(left)))
+        np.testing.assert_array_equal(ranks.ranks("pessimistic"), left)
+
+
+def test_a_constant_model_whose_scores_are_rounded_ranks_at_chance():
+    graph = random_graph(entities=40, valid=0, test=2000)
+    flat = run(graph)
+    for table in flat.model.weights:
+        table.assign(np.tile(table.numpy()[:1], (table.shape[0], 1)))
+    mean = evaluate(flat, raw=True).metrics()["mean_rank"]
+    assert mean == pytest.approx(20.5, abs=1)
+
+
+def test_one_query_a_block_gives_equal_ranks():
+    tiny = run(random_graph())
+    whole, single = evaluate(tiny), evaluate(tiny, memory_budget=1)
+    assert Ranker(tiny.model, None, 1).block == 1
+    for side in SIDES:
+        for ties in RULES:
+            np.testing.assert_array_equal(whole.ranks[side].ranks(ties), single.ranks[side].ranks(ties))
+
+
+def test_ranking_changes_neither_weights_nor_filter():
+    graph = random_graph()
+    model = run(graph).model
+    known = KnownAnswers.of_graph(graph, ["train", "valid", "test"])
+    watched = [known.keys, known.answers.offsets, known.answers.entities, graph.test]
+    before = [x.copy() for x in (*watched, *(w.numpy() for w in model.weights))]
+    ranker = Ranker(model, known)
+    first, second = (ranker.rank(graph.test, 1) for _ in range(2))
+    for old, new in zip(before, (*watched, *model.weights), strict=True):
+        np.testing.assert_array_equal(old, new)
+    np.testing.assert_array_equal(first.ranks(), second.ranks())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("table", ["entity", "triple_relation"])
+def test_weights_that_are_not_finite_are_an_error(value, table):
+    tiny = run(random_graph())
+    weights = getattr(tiny.model, table)
+    broken = weights.numpy()
+    broken[3 if table == "entity" else tiny.graph.test[0, 1], 0] = value
+    weights.assign(broken)
+    with pytest.raises(JobiError, match="expected finite scores, got NaN or infinity"):
+        evaluate(tiny)
+
+
+def test_scores_that_overflow_are_an_error():
+    tiny = run(random_graph())
+    constant(tiny.model, 1e20)
+    with pytest.raises(JobiError, match="expected finite scores"):
+        evaluate(tiny)
+
+
+def test_validation_ranks_do_not_know_the_test_split():
+    graph = random_graph(entities=8, relations=2, train=30, valid=20, test=40)
+    dense = run(graph)
+    expected = brute_force_ranks(dense.model, graph.valid, 2, "realistic", triple_set(graph.train, graph.valid))
+    asked = brute_force_ranks(dense.model, graph.valid, 2, "realistic", triple_set(*graph.splits.values()))
+    assert (expected != asked).any()
+    np.testing.assert_array_equal(evaluate(dense, "valid").ranks["tail"].ranks(), expected)
+    every = evaluate(dense, "valid", filter_with=["train", "valid", "test"])
+    np.testing.assert_array_equal(every.ranks["tail"].ranks(), asked)
+
+
+def test_unseen_triples_are_ranked_and_counted():
+    splits = {
+        "train": np.array([[0, 0, 1], [1, 0, 2]], np.int32),
+        "valid": np.empty((0, 3), np.int32),
+        "test": np.array([[0, 0, 2], [3, 0, 1], [1, 0, 3], [0, 1, 1], [3, 1, 4]], np.int32),
+    }
+    graph = named_graph(splits, 5, 2)
+    assert unseen_triples(graph, graph.test).tolist() == [False, True, True, True, True]
+    found = evaluate(run(graph)).to_dict()
+    assert (found["triples"], found["unseen_triples"]) == (5, 4)
+    with pytest.raises(DataError, match="expected triples in the split 'valid' of tiny, found none"):
+        evaluate(run(graph), "valid")
+
+
+def test_the_json_object():
+    tiny = run(random_graph())
+    evaluation = evaluate(tiny)
+    found = evaluation.to_dict("pessimistic")
+    metrics = {"mrr", "hits@1", "hits@3", "hits@10", "mean_rank"}
+    counts = {"triples", "unseen_triples", "triples_per_second", "ties", "side", "split"}
+    assert found.keys() == metrics | counts | {"head", "tail"}
+    assert found["head"].keys() == found["tail"].keys() == metrics
+    assert [found[x] for x in ("ties", "side", "split", "triples")] == ["pessimistic", "both", "test", 25]
+    for name in metrics:
+        assert found[name] == pytest.approx((found["head"][name] + found["tail"][name]) / 2)
+    assert found["mrr"] <= evaluation.metrics("optimistic")["mrr"]
+    one_side = evaluate(tiny, side="tail").to_dict("pessimistic")
+    assert one_side["side"] == "tail"
+    assert "head" not in one_side
+    assert one_side["mrr"] == one_side["tail"]["mrr"] == found["tail"]["mrr"]
+
+
+def test_metrics_of_each_relation_add_up():
+    evaluation = evaluate(run(random_graph()))
+    by_relation = evaluation.by_relation()
+    counts = [x["triples"] for x in by_relation.values()]
+    assert counts == sorted(counts, reverse=True)
+    assert sum(counts) == 25
+    assert sum(x["mrr"] * x["triples"] for x in by_relation.values()) / 25 == pytest.approx(evaluation.metrics()["mrr"])
+
+
+def test_metrics_by_hand():
+    found = rank_metrics(np.array([1, 2, 4, 10.5]))
+    assert found == pytest.approx(
+        {"mrr": (1 + 1 / 2 + 1 / 4 + 1 / 10.5) / 4, "hits@1": 0.25, "hits@3": 0.5, "hits@10": 0.75, "mean_rank": 4.375}
+    )
+    assert np.isnan(rank_metrics(np.empty(0))["mrr"])
+
+
+def test_progress_counts_every_triple():
+    seen: list[int] = []
+    evaluate(run(random_graph()), side="head", memory_budget=4 * 30 * 10, progress=seen.append)
+    assert seen == [10, 10, 5]
+
+
+def test_wrong_arguments_are_refused():
+    tiny = run(random_graph())
+    with pytest.raises(UsageError, match="expected a side out of head, tail, both, got 'left'"):
+        evaluate(tiny, side="left")
+    with pytest.raises(UsageError, match="either raw ranks or splits to filter with"):
+        evaluate(tiny, raw=True, filter_with=["train"])
+    with pytest.raises(UsageError, match=r"expected a rule for ties out of .*, got 'fair'"):
+        Ranks(np.zeros(1), np.zeros(1)).ranks("fair")

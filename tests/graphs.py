@@ -1,0 +1,37 @@
+"""Small graphs to test with."""
+
+import numpy as np
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.vocabulary import Vocabulary
+
+
+def random_triples(entities: int, relations: int, count: int, seed: int = 0) -> np.ndarray:
+    """Triples drawn with repetition; low ids are far more frequent than high ones."""
+    rng = np.random.default_rng(seed)
+    draws = [(rng.random(count) ** 2 * size).astype(np.int32) for size in (entities, relations, entities)]
+    return np.stack(draws, 1)
+
+
+def random_graph(
+    entities: int = 30, relations: int = 4, train: int = 200, valid: int = 20, test: int = 25, seed: int = 0
+) -> Graph:
+    """A graph of distinct triples."""
+    rng = np.random.default_rng(seed)
+    codes = rng.choice(entities * relations * entities, train + valid + test, replace=False)
+    triples = np.stack(np.unravel_index(codes, (entities, relations, entities)), 1).astype(np.int32)
+    return named_graph(
+        {"train": triples[:train], "valid": triples[train : train + valid], "test": triples[train + valid :]},
+        entities,
+        relations,
+    )
+
+
+def named_graph(splits: dict[str, np.ndarray], entities: int, relations: int) -> Graph:
+    """Entity 3 is called `entity 3`, relation 1 `relation 1`."""
+    return Graph(
+        "tiny",
+        Vocabulary([f"entity {i}" for i in range(entities)], "entity"),
+        Vocabulary([f"relation {i}" for i in range(relations)], "relation"),
+        splits,
+    )

@@ -1,0 +1,152 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from jobi_tf import LazyAdam
+from jobi_tf.optimizers import sum_repeated
+
+
+def table(rows=6, width=3):
+    return keras.Variable(np.random.default_rng(0).normal(size=(rows, width)).astype(np.float32))
+
+
+def built(variable, *args, **options):
+    optimizer = LazyAdam(*args, **options)
+    optimizer.build([variable])
+    return optimizer
+
+
+def slices(ids, seed=0, width=3):
+    values = np.random.default_rng(seed).normal(size=(len(ids), width)).astype(np.float32)
+    return tf.IndexedSlices(tf.constant(values), tf.constant(ids), tf.constant([6, width]))
+
+
+def oracle(values, gradients, rate=0.1, b1=0.9, b2=0.999, eps=1e-7):
+    """Adam of Kingma & Ba, with the bias correction taken into the step size; a gradient a step, NaN: not touched."""
+    x, m, v = values.astype(np.float64), np.zeros_like(values), np.zeros_like(values)
+    for t, g in enumerate(gradients, 1):
+        on = ~np.isnan(g).any(1)
+        m[on], v[on] = b1 * m[on] + (1 - b1) * g[on], b2 * v[on] + (1 - b2) * g[on] ** 2
+        x[on] -= rate * np.sqrt(1 - b2**t) / (1 - b1**t) * m[on] / (np.sqrt(v[on]) + eps)
+    return x
+
+
+def test_rows_without_an_entry_stay_bit_for_bit():
+    variable = table()
+    optimizer = built(variable, 0.1)
+    optimizer.apply([slices([0, 1, 2, 3, 4, 5])], [variable])
+    before = [x.numpy().copy() for x in (variable, *optimizer.variables[2:])]
+    optimizer.apply([slices([4, 1, 4], seed=1)], [variable])
+    after = [x.numpy() for x in (variable, *optimizer.variables[2:])]
+    assert len(after) == 3
+    for old, new in zip(before, after, strict=True):
+        assert old[[0, 2, 3, 5]].tobytes() == new[[0, 2, 3, 5]].tobytes()
+        assert (old[[1, 4]] != new[[1, 4]]).all()
+
+
+def test_repeated_rows_are_added_up_before_they_are_squared():
+    variable = keras.Variable(np.zeros((2, 1), np.float32))
+    optimizer = built(variable, 0.1)
+    optimizer.apply(
+        [tf.IndexedSlices(tf.constant([[1.0], [3.0]]), tf.constant([1, 1]), tf.constant([2, 1]))], [variable]
+    )
+    first, second = (x.numpy()[1, 0] for x in optimizer.variables[2:])
+    assert first == pytest.approx(0.1 * 4)
+    assert second == pytest.approx(0.001 * 16)  # and not 0.001 * (1 + 9)
+    assert variable.numpy()[:, 0] == pytest.approx([0, -0.1], abs=1e-6)
+
+
+def test_a_row_that_comes_and_goes_follows_the_oracle():
+    variable = table()
+    expected, gradients = variable.numpy(), []
+    optimizer = built(variable, 0.1)
+    for step, ids in enumerate([[0, 1, 1], [2], [1, 5, 5, 5, 1], [0, 2], [3, 3]]):
+        sparse = slices(ids, step)
+        optimizer.apply([sparse], [variable])
+        dense = np.full((6, 3), np.nan)
+        for row in set(ids):
+            dense[row] = sparse.values.numpy()[np.array(ids) == row].sum(0)
+        gradients.append(dense)
+    np.testing.assert_allclose(variable, oracle(expected, gradients), atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 130])
+def test_with_all_rows_touched_it_is_adam(rows):
+    ours, theirs = table(rows), table(rows)
+    lazy, adam = built(ours, 0.05), keras.optimizers.Adam(0.05)
+    adam.build([theirs])
+    rng = np.random.default_rng(1)
+    for _ in range(6):
+        gradient, order = rng.normal(size=(rows, 3)).astype(np.float32), rng.permutation(rows)
+        lazy.apply([tf.IndexedSlices(tf.constant(gradient[order]), tf.constant(order), [rows, 3])], [ours])
+        adam.apply([tf.constant(gradient)], [theirs])
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_a_dense_gradient_is_handled_as_in_adam():
+    ours, theirs = table(), table()
+    lazy, adam = built(ours, 0.05), keras.optimizers.Adam(0.05)
+    adam.build([theirs])
+    for step in range(3):
+        gradient = tf.fill([6, 3], 1.0 + step)
+        lazy.apply([gradient], [ours]), adam.apply([gradient], [theirs])
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_no_entries_change_nothing():
+    variable = table()
+    optimizer = built(variable, 0.1)
+    optimizer.apply([tf.IndexedSlices(tf.zeros([0, 3]), tf.zeros([0], tf.int32), tf.constant([6, 3]))], [variable])
+    np.testing.assert_array_equal(variable, table())
+    assert int(optimizer.iterations) == 1
+
+
+def test_sum_repeated():
+    rows, sums = sum_repeated(tf.IndexedSlices(tf.constant([[1.0], [2.0], [4.0], [8.0]]), tf.constant([7, 2, 7, 0])))
+    assert dict(zip(rows.numpy().tolist(), sums.numpy()[:, 0].tolist(), strict=True)) == {7: 5, 2: 2, 0: 8}
+
+
+def test_learning_rate_schedule():
+    scheduled, stepped = table(), table()
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=1, decay_rate=0.5)
+    by_schedule, by_hand = built(scheduled, schedule), built(stepped, 0.1)
+    for step in range(4):
+        by_hand.learning_rate = 0.1 * 0.5**step
+        by_schedule.apply([slices([0, 3, 3], step)], [scheduled])
+        by_hand.apply([slices([0, 3, 3], step)], [stepped])
+    np.testing.assert_allclose(scheduled, stepped, atol=1e-7)
+    restored = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(by_schedule))
+    assert isinstance(restored._learning_rate, keras.optimizers.schedules.ExponentialDecay)
+
+
+def test_a_restored_optimizer_goes_on_the_same():
+    whole, broken = table(), table()
+    first, second = built(whole, 0.1), built(broken, 0.1)
+    for step in range(6):
+        if step == 3:
+            saved: dict = {}
+            second.save_own_variables(saved)
+            second = built(broken, 0.1)
+            second.load_own_variables(saved)
+        first.apply([slices([step, 2, 2], step)], [whole])
+        second.apply([slices([step, 2, 2], step)], [broken])
+    np.testing.assert_array_equal(whole, broken)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"amsgrad": True},
+        {"weight_decay": 0.1},
+        {"clipnorm": 1.0},
+        {"clipvalue": 1.0},
+        {"global_clipnorm": 1.0},
+        {"use_ema": True},
+        {"loss_scale_factor": 8.0},
+        {"gradient_accumulation_steps": 2},
+    ],
+)
+def test_options_that_act_on_whole_tables_are_refused(option):
+    with pytest.raises(ValueError, match=f"only options that act on touched rows, got {next(iter(option))}"):
+        LazyAdam(**option)

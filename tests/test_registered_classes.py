@@ -1,0 +1,55 @@
+"""Every class that can stand in a saved model gives back every argument of its constructor."""
+
+import inspect
+from importlib import import_module
+from pathlib import Path
+
+import keras
+import pytest
+
+import jobi_tf
+
+# Numbers that float32 holds exactly, none of them a default.
+CASES = {
+    "JoBi": {
+        "num_entities": 7,
+        "num_relations": 3,
+        "dim": 5,
+        "scorer": "simple",
+        "joint": False,
+        "seed": 4,
+        "name": "mine",
+        "dtype": "mixed_bfloat16",
+    },
+    "LazyAdam": {"learning_rate": 0.25, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.125, "name": "mine"},
+    "SampledSoftmax": {"name": "mine", "reduction": "sum"},
+}
+LEFT_OUT_BY_KERAS = {("SampledSoftmax", "dtype")}  # keras.losses.Loss.get_config does not hold it
+
+
+def registered() -> dict[str, type]:
+    root = Path(jobi_tf.__file__).parent
+    for path in root.rglob("*.py"):
+        if "register_keras_serializable(" in path.read_text(encoding="utf-8"):
+            import_module(".".join(("jobi_tf", *path.relative_to(root).with_suffix("").parts)))
+    everything = keras.saving.get_custom_objects().items()
+    return {name.removeprefix("jobi_tf>"): cls for name, cls in everything if name.startswith("jobi_tf>")}
+
+
+def test_each_class_has_a_case():
+    assert registered().keys() == CASES.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_argument_comes_back(name):
+    cls, case = registered()[name], CASES[name]
+    for argument in inspect.signature(cls).parameters.values():
+        if argument.kind is not argument.VAR_KEYWORD and (name, argument.name) not in LEFT_OUT_BY_KERAS:
+            assert case[argument.name] != argument.default
+    first = cls(**case)
+    second = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(first))
+    assert type(second) is cls
+    assert second.get_config() == first.get_config()
+    for argument, value in case.items():
+        config = second.get_config()[argument]
+        assert (config["config"]["name"] if isinstance(config, dict) else config) == value

@@ -1,0 +1,218 @@
+import json
+from itertools import pairwise
+
+import keras
+import numpy as np
+import pytest
+
+import jobi_tf
+from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.evaluation.evaluate import evaluate
+from jobi_tf.training.callbacks import EarlyStopping
+from jobi_tf.training.run_folder import RunFolder
+from tests.graphs import random_graph
+
+GRAPH = random_graph()
+SETTINGS = {"dim": 8, "batch_size": 50, "negatives": 5, "epochs": 6, "eval_every": 2, "patience": 9}
+TIMES = {"triples_per_second", "seconds"}
+
+
+def train(folder, graph=GRAPH, **settings):
+    return jobi_tf.train(graph, run_dir=folder, **SETTINGS | settings)
+
+
+def rows(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def timeless(folder):
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows(folder)]
+
+
+def weights(path):
+    return [x.numpy() for x in keras.saving.load_model(path, compile=False).weights]
+
+
+def assert_same_run(a, b):
+    assert timeless(a) == timeless(b)
+    for name in ("model.keras", "checkpoints/epoch-000006/model.keras"):
+        for x, y in zip(weights(a / name), weights(b / name), strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("runs") / "first", learning_rate=0.05)
+
+
+class Interrupt(keras.callbacks.Callback):
+    def __init__(self, when, epoch):
+        super().__init__()
+        self.when, self.epoch = when, epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.now = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.when == "within an epoch" and (self.now, batch) == (self.epoch, 1):
+            raise KeyboardInterrupt
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.when == "before its checkpoint" and epoch == self.epoch:
+            raise KeyboardInterrupt
+
+
+def test_what_the_run_folder_holds(run):
+    assert {x.name for x in run.path.iterdir()} == {
+        "config.yaml", "environment.json", "graph", "model.keras", "metrics.jsonl", "metrics.csv", "checkpoints", "logs"
+    }  # fmt: skip
+    assert [x.name for x in (run.path / "checkpoints").iterdir()] == ["epoch-000006"]
+    assert json.loads((run.path / "environment.json").read_text())["versions"].keys() >= {"tensorflow", "keras"}
+    assert list((run.path / "logs").rglob("events*"))
+    assert len((run.path / "metrics.csv").read_text().splitlines()) == 7
+
+
+def test_rows_of_the_metrics(run):
+    losses = {"epoch", "loss", "triple_loss", "pair_loss"} | TIMES
+    ranked = {f"val_{x}" for x in ("mrr", "hits@1", "hits@3", "hits@10", "mean_rank")}
+    assert [row["epoch"] for row in rows(run.path)] == [1, 2, 3, 4, 5, 6]
+    for row in rows(run.path):
+        assert row.keys() == losses | (ranked if row["epoch"] % 2 == 0 else set())
+        assert row["loss"] == pytest.approx(row["triple_loss"] + run.config.alpha * row["pair_loss"], rel=1e-5)
+
+
+def test_one_seed_gives_one_result_and_another_seed_another(run, tmp_path):
+    train(tmp_path / "same", learning_rate=0.05)
+    assert_same_run(run.path, tmp_path / "same")
+    train(tmp_path / "other", learning_rate=0.05, seed=1, epochs=1)
+    assert timeless(tmp_path / "other")[0]["loss"] != timeless(run.path)[0]["loss"]
+
+
+@pytest.mark.parametrize("when", ["within an epoch", "before its checkpoint"])
+def test_a_resumed_run_ends_as_an_uninterrupted_one(run, tmp_path, when):
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", learning_rate=0.05, callbacks=[Interrupt(when, 3)])
+    assert [x.name for x in (tmp_path / "run" / "checkpoints").iterdir()] == ["epoch-000003"]
+    jobi_tf.load_run(tmp_path / "run")
+    jobi_tf.resume(tmp_path / "run")
+    assert_same_run(run.path, tmp_path / "run")
+
+
+def test_resuming_a_finished_run_changes_nothing(run):
+    before = (run.path / "metrics.jsonl").read_bytes()
+    np.testing.assert_array_equal(jobi_tf.resume(run.path).model.entity, run.model.entity)
+    assert (run.path / "metrics.jsonl").read_bytes() == before
+
+
+def test_the_run_has_its_best_weights(run):
+    ranked = {row["epoch"]: row["val_hits@10"] for row in rows(run.path) if "val_hits@10" in row}
+    assert len(set(ranked.values())) > 1
+    assert evaluate(run, "valid").metrics()["hits@10"] == max(ranked.values())
+
+
+def test_early_stopping_keeps_the_best_and_stops_after_patience(tmp_path):
+    model = jobi_tf.JoBi(3, 1, 2)
+    model.stop_training = False
+    stopping = EarlyStopping(RunFolder(tmp_path), patience=2)
+    stopping.set_model(model)
+    stops = []
+    for epoch, hits in enumerate([0.4, 0.5, None, 0.5, None, 0.3]):
+        model.entity.assign(np.full(model.entity.shape, epoch))
+        stopping.on_epoch_end(epoch, {} if hits is None else {"val_hits@10": hits})
+        stops.append(model.stop_training)
+    assert stops == [False] * 5 + [True]
+    assert stopping.state == {"best": 0.5, "best_epoch": 2, "waited": 2}
+    assert (weights(tmp_path / "model.keras")[0] == 1).all()
+
+
+def test_training_stops_early_and_stays_stopped(tmp_path):
+    train(tmp_path / "run", learning_rate=1e-30, eval_every=1, patience=1)  # nothing changes, so nothing gets better
+    assert len(rows(tmp_path / "run")) == 2
+    jobi_tf.resume(tmp_path / "run")
+    assert len(rows(tmp_path / "run")) == 2
+    jobi_tf.resume(tmp_path / "run", patience=2)
+    assert len(rows(tmp_path / "run")) == 3
+
+
+def test_without_ranking_and_without_the_pair_head(tmp_path):
+    graph = random_graph(valid=0)
+    run = train(tmp_path / "run", graph, eval_every=0, epochs=2, joint=False)
+    for row in rows(run.path):
+        assert row.keys() == {"epoch", "loss", "triple_loss", "pair_loss"} | TIMES
+        assert row["loss"] == row["triple_loss"]
+        assert row["pair_loss"] is None
+    last = weights(run.path / "checkpoints" / "epoch-000002" / "model.keras")
+    for x, y in zip(run.model.weights, last, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_filtered_negatives_change_the_loss(run, tmp_path):
+    train(tmp_path / "run", learning_rate=0.05, epochs=1, filter_negatives=True)
+    filtered, plain = rows(tmp_path / "run")[0], rows(run.path)[0]
+    assert filtered["triple_loss"] < plain["triple_loss"]
+
+
+def test_a_loss_that_is_not_finite_stops_with_a_word(tmp_path):
+    with pytest.raises(JobiError, match=r"the loss became .* training stopped; .* try a lower learning rate"):
+        train(tmp_path / "run", learning_rate=1e30)
+
+
+def test_loss_goes_down(run):
+    losses = [row["loss"] for row in rows(run.path)]
+    assert all(b < a for a, b in pairwise(losses))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"batch_size": 201}, "a batch size from 1 to the 200 training triples, got 201"),
+        ({"p": 1.5}, "expected p to be less than or equal to 1, got 1.5"),
+        ({"dim": 0}, "expected dim to be greater than or equal to 1, got 0"),
+        ({"seed": 2**63}, "expected seed to be less than"),
+        ({"model": "transe"}, "expected model to be 'complex', 'distmult' or 'simple', got 'transe'"),
+        ({"dimension": 3}, "expected one of the settings dataset, .*, got 'dimension'"),
+        ({"devices": "7"}, "expected distinct devices out of CPU:0 by their numbers, got 7"),
+        ({"devices": "0,0"}, "expected distinct devices"),
+        ({"logical_devices": 2}, "split the CPU into 2 devices before TensorFlow starts, but it runs with 1 already"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_and_leave_nothing(settings, words, tmp_path, run):
+    with pytest.raises(UsageError, match=words):
+        train(tmp_path / "run", **settings)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_largest_seed_works(tmp_path):
+    assert train(tmp_path / "run", seed=2**62 - 1, epochs=1).config.seed == 2**62 - 1
+
+
+def test_no_validation_triples_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="expected validation triples in tiny, found none"):
+        train(tmp_path / "run", random_graph(valid=0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_files_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(UsageError, match=r"expected a new or empty folder .* holds files already"):
+        train(tmp_path)
+    with pytest.raises(UsageError, match="holds files already"):
+        train(tmp_path / "mine")
+    assert [x.name for x in tmp_path.iterdir()] == ["mine"]
+
+
+def test_resume_refuses_other_settings(run):
+    with pytest.raises(UsageError, match=r"where dim is 8, got 16; resuming may only change .*epochs"):
+        jobi_tf.resume(run.path, dim=16)
+    with pytest.raises(UsageError, match=r"expected one of the settings .*, got 'dimension'"):
+        jobi_tf.resume(run.path, dimension=16)
+    assert jobi_tf.load_run(run.path).config.dim == 8
+
+
+def test_resume_needs_a_checkpoint(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", callbacks=[Interrupt("before its checkpoint", 0)], eval_every=0)
+    with pytest.raises(DataError, match=r"expected a checkpoint in .*, found none"):
+        jobi_tf.resume(tmp_path / "run")
+    with pytest.raises(DataError, match="that run has not finished an epoch"):
+        jobi_tf.load_run(tmp_path / "run")
