@@ -1,5 +1,7 @@
 """A trained run, ready to be asked by name."""
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,17 +101,14 @@ def load_run(folder: str | Path) -> Run:
     """
     files = RunFolder(Path(folder))
     config = files.read_config()
-    graph = Graph.open(files.graph)
+    graph = files.open_graph()
     path = files.model
     if not path.is_file():
         checkpoints = files.checkpoints()
         if not checkpoints:
             raise DataError(f"expected a trained model in {folder}, but that run has not finished an epoch")
         path = checkpoints[-1] / "model.keras"
-    try:
-        model = keras.saving.load_model(path, custom_objects={"jobi_tf>JoBi": JoBi}, compile=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"expected a saved model in {path}: {str(error).splitlines()[0]}") from None
+    model = load_model(path, compile=False)
     sizes = (graph.num_entities, graph.num_relations)
     if (model.num_entities, model.num_relations) != sizes:
         raise DataError(
@@ -117,3 +116,22 @@ def load_run(folder: str | Path) -> Run:
             f"got {model.num_entities, model.num_relations}: the files of two runs are mixed"
         )
     return Run(files.path, config, graph, model)
+
+
+def load_model(path: Path, compile: bool) -> JoBi:
+    """Reads a `.keras` file of a run.
+
+    Args:
+        path: the file.
+        compile: whether its optimizer and losses come with it.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"expected a saved model in {path}, which is missing, cut short or another kind of file")
+    try:
+        return keras.saving.load_model(path, custom_objects={"jobi_tf>JoBi": JoBi}, compile=compile)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"expected a saved model in {path}, which is damaged: {reason}") from None

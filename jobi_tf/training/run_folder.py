@@ -13,7 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jobi_tf.errors import DataError
+from jobi_tf.data.graph import Graph
+from jobi_tf.errors import DataError, UsageError
 from jobi_tf.training.config import TrainConfig, read_settings
 
 
@@ -77,18 +78,61 @@ class RunFolder:
         """Reads the settings.
 
         Raises:
-            DataError: this is not the folder of a run.
+            DataError: this is not the folder of a run, or the settings were damaged.
         """
         if not self.config.is_file():
             raise DataError(f"expected the folder of a run, found no config.yaml in {self.path}")
-        return TrainConfig.create(read_settings(self.config), str(self.config))
+        try:
+            return TrainConfig.create(read_settings(self.config), str(self.config))
+        except UsageError as error:
+            raise DataError(str(error)) from None
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Writes the settings, complete or not at all."""
+        with written_beside(self.config) as beside:
+            config.write(beside)
+
+    def open_graph(self) -> Graph:
+        """Opens the prepared graph.
+
+        Raises:
+            DataError: it is missing or damaged.
+        """
+        with _damaged("a prepared graph", self.graph):
+            return Graph.open(self.graph)
+
+    def read_state(self, checkpoint: Path) -> dict[str, Any]:
+        """Reads the state of early stopping, and the epoch, of a checkpoint.
+
+        Raises:
+            DataError: it is missing or damaged.
+        """
+        path = checkpoint / "state.json"
+        with _damaged("the state of a run", path):
+            return json.loads(path.read_text(encoding="utf-8"))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Returns the rows of `metrics.jsonl`, without a last line that a kill cut short."""
+        """Returns the rows of `metrics.jsonl`, without a last line that a kill cut short.
+
+        Raises:
+            DataError: the file is damaged.
+        """
         if not self.metrics.exists():
             return []
-        lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        with _damaged("one JSON object an epoch", self.metrics):
+            lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
+            return [json.loads(line) for line in lines]
+
+
+@contextmanager
+def _damaged(expected: str, path: Path) -> Iterator[None]:
+    """Says which file of a run is damaged when reading it fails."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (OSError, EOFError, ValueError, KeyError) as error:
+        raise DataError(f"expected {expected} in {path}, which is damaged: {' '.join(str(error).split())}") from None
 
 
 def describe_environment() -> dict[str, Any]:

@@ -109,14 +109,14 @@ def train(
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UsageError(f"expected a new or empty folder for the run, {folder.path} holds files already")
     strategy = _shared_evenly(batch_size, strategy_for(config.devices, config.logical_devices))
+    with strategy.scope():
+        model = JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, config.joint, config.seed)
+        compile_model(model, config)
     folder.path.mkdir(parents=True, exist_ok=True)
     graph.save(folder.graph)
     folder.write_config(config)
     environment = json.dumps(describe_environment(), indent=1) + "\n"
     (folder.path / "environment.json").write_text(environment, encoding="utf-8")
-    with strategy.scope():
-        model = JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, config.joint, config.seed)
-        compile_model(model, config)
     return _fit(folder, config, graph, model, strategy, callbacks, {"epoch": 0})
 
 

@@ -1,0 +1,5 @@
+"""`python -m jobi_tf.cli`."""
+
+from .main import main
+
+main()

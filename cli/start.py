@@ -1,0 +1,47 @@
+"""Start of TensorFlow without what it says about drivers and compiler flags."""
+
+import os
+import re
+import sys
+import tempfile
+
+# What TensorFlow 2.21 writes before it reads TF_CPP_MIN_LOG_LEVEL: notes and warnings (I, W), and errors about CUDA on
+# machines that have none. Everything else passes.
+_NOISE = re.compile(
+    rb"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} |E\d{4} .*(cuInit|Unable to register cu|cuda_)"
+)
+
+
+def start_tensorflow() -> None:
+    """Imports TensorFlow and Keras, quietly unless the environment sets `TF_CPP_MIN_LOG_LEVEL`."""
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if "tensorflow" in sys.modules:
+        return
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        _import()
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    try:
+        terminal = os.dup(2)
+    except OSError:  # there is no stderr
+        _import()
+        return
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            _import()
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+            said.seek(0)
+            for line in said:
+                if not _NOISE.match(line):
+                    os.write(2, line)
+
+
+def _import() -> None:
+    import keras  # noqa: F401
+    import tensorflow as tf
+
+    # Looking for GPUs is what complains about missing drivers; here it does so once.
+    tf.config.list_physical_devices("GPU")

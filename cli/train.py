@@ -1,0 +1,198 @@
+"""`jobi-tf train`."""
+
+import shlex
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jobi_tf.errors import UsageError
+from jobi_tf.training.config import TrainConfig, parse_assignment, read_settings
+
+from .command import Command
+from .main import INTERRUPTED
+from .options import given, settings_options
+from .start import start_tensorflow
+
+if TYPE_CHECKING:
+    from jobi_tf.training.progress import Progress
+    from jobi_tf.training.train import Training
+
+
+@click.command(cls=Command)
+@settings_options
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="YAML file of settings.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting, as in the YAML file.")
+@click.option("--resume", type=click.Path(path_type=Path), metavar="RUN", help="Go on with the run in this folder.")
+@click.option("--quiet", "-q", is_flag=True, help="Print the result only.")
+@click.pass_context
+def train(
+    context: click.Context,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    resume: Path | None,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Train a model, or go on with a run.
+
+    A flag wins over --set, --set over --config, and that over the defaults. The keys of the YAML file and of --set are
+    the names of the options with _ for -. A run keeps all of its settings in config.yaml.
+    """
+    settings = _settings(config_file, assignments, given(context))
+    for name, ruler, reason in _WITHOUT_MEANING:
+        if name in given(context) and settings.get(ruler) is not None and not settings[ruler]:
+            raise UsageError(reason)
+    if resume is None and settings.get("dataset") is None:
+        raise UsageError("expected a data set: --dataset with a name, a folder or a file (see `jobi-tf data list`)")
+    if resume is not None and settings.pop("run_dir", None) is not None:
+        raise UsageError("--resume writes to the folder of its run: leave out --run-dir")
+    start_tensorflow()
+    import jobi_tf
+
+    watch = _Watch(quiet)
+    # A job that is told to end (by a scheduler, say) stops as one that a person interrupts.
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if resume is None:
+            jobi_tf.train(config=TrainConfig.create(settings), callbacks=watch.begin)
+        else:
+            jobi_tf.resume(resume, callbacks=watch.begin, **settings)
+    except OSError as error:
+        if error.filename is None:  # a full disk is told without a name
+            error.filename = watch.training.folder.path if watch.training else settings.get("run_dir")
+        raise
+    except KeyboardInterrupt:
+        watch.close()
+        watch.say_interrupted()
+        sys.exit(INTERRUPTED)
+    finally:
+        watch.close()
+        signal.signal(signal.SIGTERM, before)
+    watch.say_result()
+
+
+# Flags that another setting leaves without meaning; in a file of settings they may stand, a flag is a mistake.
+_WITHOUT_MEANING = (
+    ("alpha", "joint", "--alpha weighs the pair head, which --no-joint leaves out: expected one of them"),
+    ("patience", "eval_every", "--patience counts rankings, which --eval-every 0 leaves out: expected one of them"),
+)
+
+
+def _settings(file: Path | None, assignments: tuple[str, ...], flags: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings that were given, each source checked by itself so that an error can name it."""
+    pairs = [parse_assignment(text) for text in assignments]
+    for key, _ in pairs:
+        if [other for other, _ in pairs].count(key) > 1:
+            raise UsageError(f"expected --set {key}=… at most once")
+    sources = {str(file): read_settings(file) if file else {}, "--set": dict(pairs), "options": flags}
+    settings: dict[str, Any] = {}
+    for where, source in sources.items():
+        TrainConfig.create({"dataset": "any"} | source, where)
+        settings |= source
+    return settings
+
+
+_RESULT = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
+
+
+class _Watch:
+    """Tells what happens to a training: its settings before, its progress, how it ended."""
+
+    def __init__(self, quiet: bool):
+        self.quiet = quiet
+        self.training: Training | None = None
+        self.progress: Progress | None = None
+
+    def begin(self, training: "Training") -> list["Progress"]:
+        """Prints what is about to be trained, and returns the display."""
+        from jobi_tf.training.progress import Progress
+
+        self.training = training
+        if self.quiet:
+            return []
+        for name, text in _describe(training):
+            click.echo(f"{name:<9} {text}", err=True)
+        click.echo(err=True)
+        self.progress = Progress(training)
+        return [self.progress]
+
+    def close(self) -> None:
+        """Takes the display off the terminal."""
+        if self.progress:
+            self.progress.close()
+
+    def say_interrupted(self) -> None:
+        """Says how to go on."""
+        if self.training is None:
+            click.echo("Interrupted before training began.", err=True)
+        elif checkpoints := self.training.folder.checkpoints():
+            epoch = int(checkpoints[-1].name.removeprefix("epoch-"))
+            click.echo(f"Interrupted; epoch {epoch} is kept. Go on with:", err=True)
+            click.echo(f"  jobi-tf train --resume {_quoted(self.training.folder.path)}", err=True)
+        else:
+            folder = self.training.folder.path
+            click.echo(f"Interrupted before the first epoch was finished: nothing to resume in {folder}.", err=True)
+
+    def say_result(self) -> None:
+        """Prints the best epoch on stdout, and then what to do next."""
+        assert self.training is not None
+        folder, state = self.training.folder, self.training.stopping.state
+        rows = {row["epoch"]: row for row in folder.read_metrics()}
+        if not self.quiet:
+            click.echo(f"\n{self._ending(max(rows))}", err=True)
+        if best := rows.get(state["best_epoch"]):
+            values = "  ".join(f"{label} {best[f'val_{name}']:.4f}" for name, label in _RESULT.items())
+            click.echo(f"best epoch {best['epoch']} of {max(rows)}, by Hits@10 on the validation split:\n  {values}")
+        else:
+            click.echo(f"epoch {max(rows)} is kept: no epoch was ranked on the validation split")
+        click.echo(f"run folder {folder.path}")
+        if not self.quiet:
+            path = _quoted(folder.path)
+            click.echo(f"next: jobi-tf evaluate {path}\n      tensorboard --logdir {path}/logs", err=True)
+
+    def _ending(self, last: int) -> str:
+        """Returns why training ended after the epoch `last`."""
+        assert self.training is not None
+        config, waited = self.training.config, self.training.stopping.state["waited"]
+        when = "had ended" if self.training.done == last else "ended"
+        if config.eval_every and waited >= config.patience:
+            return f"training {when} after epoch {last}: Hits@10 got no better in {waited} rankings"
+        return f"training {when} after epoch {last}, the last one"
+
+
+def _describe(training: "Training") -> list[tuple[str, str]]:
+    """Returns what is trained, on what, how and where, each with its name."""
+    config, graph, model = training.config, training.graph, training.model
+    triples = ", ".join(f"{len(part):,} {split}" for split, part in graph.splits.items())
+    heads = "triple and pair head" if config.joint else "triple head"
+    entities, relations = graph.num_entities * model.width, graph.num_relations * model.width * (1 + config.joint)
+    negatives = f"{config.negatives} negatives a triple" + (", known ones left out" if config.filter_negatives else "")
+    pair = f", alpha {config.alpha:g}" if config.joint else ""
+    ranked = f"ranked every {config.eval_every}, patience {config.patience}" if config.eval_every else "never ranked"
+    tables = training.strategy.experimental_local_results(model.entity.value)
+    devices = [table.device.rpartition("device:")[2] for table in tables]
+    share = f", {(config.batch_size or 0) // len(devices):,} triples of a batch on each" if len(devices) > 1 else ""
+    begin = f"; {training.done} done" if training.done else ""
+    return [
+        ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
+        ("", f"{triples} triples"),
+        ("model", f"{config.model}, {heads}; d = {config.dim:,}, {model.width:,} real numbers an entity"),
+        ("", f"{entities + relations:,} parameters: entities {entities:,}, relations {relations:,}"),
+        ("training", f"batches of {config.batch_size:,}; {negatives}, p {config.p:g}{pair}"),
+        ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
+        ("epochs", f"{config.epochs} at most, of {training.steps:,} steps; {ranked}{begin}"),
+        ("devices", f"{', '.join(devices)}{share}"),
+        ("run", str(training.folder.path)),
+    ]
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
