@@ -36,7 +36,7 @@ GAP_WORTH_A_WORD = 0.01
 @click.option("--devices", default="all", show_default=True, metavar="all|0,1,…", help="Devices to rank on.")
 @click.option("--logical-devices", type=click.IntRange(1, 64), default=1, help="Split the CPU into that many devices.")
 @click.option(
-    "--memory-budget", type=click.IntRange(min=1), metavar="MB", help="For the scores of a block  [default: 256]"
+    "--memory-budget", type=click.IntRange(min=1), metavar="MB", help="For the scores of a block  [default: 512]"
 )
 def evaluate(
     run: Path,

@@ -18,8 +18,8 @@ from .options import given, settings_options
 from .start import start_tensorflow
 
 if TYPE_CHECKING:
+    from jobi_tf.training.callbacks import Training
     from jobi_tf.training.progress import Progress
-    from jobi_tf.training.train import Training
 
 
 @click.command(cls=Command)

@@ -5,10 +5,13 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
@@ -16,6 +19,7 @@ from jobi_tf.errors import JobiError
 from jobi_tf.evaluation.ranker import Ranker
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, written_beside
 
 MONITOR = "val_hits@10"
@@ -160,6 +164,34 @@ class MetricsRecord(keras.callbacks.Callback):
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(self.rows)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training that is about to begin, for callbacks that tell about it.
+
+    Args:
+        folder: the run folder.
+        config: the settings, the batch size among them.
+        graph: the graph.
+        model: the compiled model.
+        strategy: what distributes it over devices.
+        steps: steps an epoch.
+        done: epochs done before.
+        stopping: early stopping; its `state` holds the best epoch.
+    """
+
+    folder: RunFolder
+    config: TrainConfig
+    graph: Graph
+    model: JoBi
+    strategy: tf.distribute.Strategy
+    steps: int
+    done: int
+    stopping: EarlyStopping
+
+
+Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]
 
 
 def save_bare_model(model: JoBi, path: Path) -> None:

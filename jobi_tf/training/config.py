@@ -75,7 +75,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"expected YAML in {path}: {' '.join(str(error).split())}") from None
     if not isinstance(settings, dict):
-        raise UsageError(f"expected `key: value` lines in {path}, got {type(settings).__name__}")
+        came = "an empty file" if settings is None else f"a {type(settings).__name__}"
+        raise UsageError(f"expected `key: value` lines in {path}, got {came}")
     return settings
 
 

@@ -9,7 +9,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from jobi_tf.evaluation.ranks import HITS_AT
-from jobi_tf.training.train import Training
+from jobi_tf.training.callbacks import Training
 
 SECONDS_BETWEEN_LINES = 30
 _WIDE = 115  # columns that the bar takes with both losses
@@ -25,7 +25,7 @@ class Progress(keras.callbacks.Callback):
         console: where to write; stderr by default.
 
     Example:
-        >>> jobi_tf.train("world", callbacks=lambda training: [Progress(training)])
+        >>> jobi_tf.train("world", callbacks=lambda training: [Progress(training, console), *mine])
     """
 
     def __init__(self, training: Training, console: Console | None = None):
@@ -104,6 +104,11 @@ class Progress(keras.callbacks.Callback):
     def _say(self, line: str) -> None:
         self.console.print(line, soft_wrap=True)
         self._said = time.monotonic()
+
+
+def show_progress(training: Training) -> list[keras.callbacks.Callback]:
+    """Returns the display of a training; what `jobi_tf.train` does by default."""
+    return [Progress(training)]
 
 
 def duration(seconds: float) -> str:

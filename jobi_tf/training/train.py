@@ -2,8 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,55 +18,30 @@ from jobi_tf.losses import SampledSoftmax
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.optimizers import LazyAdam
 from jobi_tf.training.callbacks import (
+    Callbacks,
     Checkpoint,
     EarlyStopping,
     MetricsRecord,
     StopOnNaN,
     Throughput,
+    Training,
     ValidationRanking,
     save_bare_model,
 )
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.devices import strategy_for
+from jobi_tf.training.progress import show_progress
 from jobi_tf.training.run import Run, load_model, load_run
 from jobi_tf.training.run_folder import RunFolder, describe_environment
 
 MAY_CHANGE_ON_RESUME = {"epochs", "patience", "devices", "logical_devices"}
 
 
-@dataclass(frozen=True)
-class Training:
-    """A training that is about to begin, for callbacks that tell about it.
-
-    Args:
-        folder: the run folder.
-        config: the settings, the batch size among them.
-        graph: the graph.
-        model: the compiled model.
-        strategy: what distributes it over devices.
-        steps: steps an epoch.
-        done: epochs done before.
-        stopping: early stopping; its `state` holds the best epoch.
-    """
-
-    folder: RunFolder
-    config: TrainConfig
-    graph: Graph
-    model: JoBi
-    strategy: tf.distribute.Strategy
-    steps: int
-    done: int
-    stopping: EarlyStopping
-
-
-Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]
-
-
 def train(
     dataset: str | Graph | None = None,
     *,
     config: TrainConfig | None = None,
-    callbacks: Callbacks = (),
+    callbacks: Callbacks = show_progress,
     **settings: Any,
 ) -> Run:
     """Trains a model and returns its run, with the weights that were best on the validation split.
@@ -76,7 +49,8 @@ def train(
     Args:
         dataset: name of a data set, path of a folder or file of triples, or a graph at hand.
         config: settings; without it, `settings` make them.
-        callbacks: Keras callbacks to add; or a function that makes them, given the training that is about to begin.
+        callbacks: Keras callbacks to add, or a function that makes them, given the training that is about to begin.
+            Without it a progress display; `()` for none.
         **settings: fields of `TrainConfig`; they win over `config`.
 
     Raises:
@@ -120,7 +94,7 @@ def train(
     return _fit(folder, config, graph, model, strategy, callbacks, {"epoch": 0})
 
 
-def resume(run_dir: str | Path, callbacks: Callbacks = (), **changes: Any) -> Run:
+def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes: Any) -> Run:
     """Goes on with a run from its last checkpoint, to the same end as if it had not been interrupted.
 
     Args:

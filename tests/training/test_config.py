@@ -21,8 +21,8 @@ def test_a_written_config_reads_back_with_every_setting(tmp_path):
         ("dataset: umls\np: much", "config.yaml: expected p to be a valid number.*, got 'much'"),
         ("dataset: umls\nnegatives: 2.5", "config.yaml: expected negatives to be a valid integer"),
         ("dataset: umls\nlearning_rate: .inf", "config.yaml: expected learning_rate to be a finite number"),
-        ("- umls", "expected `key: value` lines in .*config.yaml, got list"),
-        ("", "expected `key: value` lines in .*config.yaml, got NoneType"),
+        ("- umls", "expected `key: value` lines in .*config.yaml, got a list"),
+        ("", "expected `key: value` lines in .*config.yaml, got an empty file"),
         ("a: [", "expected YAML in .*config.yaml"),
     ],
 )
