@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 SIDES = ("head", "tail")
 QUERIES_AT_A_TIME = 4096
+_FACT = {
+    None: "",
+    "train": "known fact",
+    "valid": "known fact, held out (valid)",
+    "test": "known fact, held out (test)",
+}
 
 
 @click.command(cls=Command)
@@ -109,8 +115,7 @@ def _print(trained: "Run", query: Query, answers: list["Answer"], as_json: bool)
     title = f"{', '.join(query.triple('?'))}   ({trained.graph.name})"
     columns = [Column("rank", justify="right"), Column(SIDES[query.side]), Column("score", justify="right"), Column("")]
     cells = [
-        [str(rank), answer.entity, f"{answer.score:.3f}", "known fact" if answer.known else ""]
-        for rank, answer in enumerate(answers, 1)
+        [str(rank), answer.entity, f"{answer.score:.3f}", _FACT[answer.split]] for rank, answer in enumerate(answers, 1)
     ]
     print_table(columns, cells, title)
 

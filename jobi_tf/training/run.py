@@ -21,11 +21,12 @@ from jobi_tf.training.run_folder import RunFolder
 
 
 class Answer(NamedTuple):
-    """An entity that completes a triple, its score, and whether the triple is a known fact."""
+    """An entity that completes a triple, its score, whether the triple is a known fact, and the split that holds it."""
 
     entity: str
     score: float
     known: bool
+    split: str | None
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Run:
     def known(self) -> KnownAnswers:
         """The true answers that the three splits hold."""
         return KnownAnswers.of_graph(self.graph, SPLITS)
+
+    @cached_property
+    def _held_out(self) -> dict[tuple[int, int, int], str]:
+        """The triples that training did not see, with their splits."""
+        return {(h, r, t): name for name in ("valid", "test") for h, r, t in self.graph.split(name).tolist()}
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
         """Returns the scores of triples of names (head, relation, tail): float32 [N]. Higher is more likely true.
@@ -85,12 +91,18 @@ class Run:
         best = best_answers(self.model, self.known, triples, side, k, new_only)
         return [
             [
-                Answer(self.graph.entities[entity], float(score), bool(known))
+                self._answer(triple, side, entity, score, known)
                 for entity, score, known in zip(*row, strict=True)
                 if entity >= 0
             ]
-            for row in zip(best.entities, best.scores, best.known, strict=True)
+            for triple, *row in zip(triples, best.entities, best.scores, best.known, strict=True)
         ]
+
+    def _answer(self, query: np.ndarray, side: int, entity: int, score: float, known: bool) -> Answer:
+        triple = query.tolist()
+        triple[column(side)] = int(entity)
+        split = self._held_out.get(tuple(triple), "train") if known else None
+        return Answer(self.graph.entities[entity], float(score), bool(known), split)
 
 
 def load_run(folder: str | Path) -> Run:

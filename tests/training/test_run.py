@@ -36,7 +36,7 @@ def test_score_by_name(run):
 def test_tails_and_heads_by_name(run):
     tails = run.tails("entity 3", "relation 1", k=30)
     heads = run.heads("relation 1", "entity 3", k=30)
-    known = {tuple(t) for split in GRAPH.splits.values() for t in split.tolist()}
+    known = {tuple(t): name for name, split in GRAPH.splits.items() for t in split.tolist()}
     for answers, is_tail in ((tails, True), (heads, False)):
         ids = [int(a.entity.split()[1]) for a in answers]
         triples = np.array([(3, 1, i) if is_tail else (i, 1, 3) for i in ids])
@@ -44,6 +44,7 @@ def test_tails_and_heads_by_name(run):
         assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
         np.testing.assert_allclose([a.score for a in answers], oracle_scores(run.model, triples), atol=1e-5)
         assert [a.known for a in answers] == [tuple(t) in known for t in triples.tolist()]
+        assert [a.split for a in answers] == [known.get(tuple(t)) for t in triples.tolist()]
     new = run.tails("entity 3", "relation 1", k=30, new_only=True)
     assert new == [a for a in tails if not a.known]
     assert len(run.tails("entity 3", "relation 1")) == 10
