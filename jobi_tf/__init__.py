@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jobi_tf.models.jobi import JoBi as JoBi
     from jobi_tf.optimizers import LazyAdam as LazyAdam
     from jobi_tf.training.run import Run as Run
+    from jobi_tf.training.run import load_model as load_model
     from jobi_tf.training.run import load_run as load_run
     from jobi_tf.training.train import resume as resume
     from jobi_tf.training.train import train as train
@@ -29,16 +30,21 @@ _HOMES = {
     "SampledSoftmax": "losses",
     "evaluate": "evaluation.evaluate",
     "load_graph": "datasets",
+    "load_model": "training.run",
     "load_run": "training.run",
     "resume": "training.train",
     "train": "training.train",
 }
+# Classes that a saved model may hold: Keras finds those that are imported when it loads one.
+_SAVED = ("JoBi", "LazyAdam", "SampledSoftmax")
 __all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for needed in _SAVED if name in (*_SAVED, "load_model") else ():
+        import_module(f"{__name__}.{_HOMES[needed]}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 

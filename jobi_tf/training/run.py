@@ -130,12 +130,12 @@ def load_run(folder: str | Path) -> Run:
     return Run(files.path, config, graph, model)
 
 
-def load_model(path: Path, compile: bool) -> JoBi:
-    """Reads a `.keras` file of a run.
+def load_model(path: str | Path, compile: bool = True) -> JoBi:
+    """Reads a model that was saved as a `.keras` file, by `model.save` or by a run.
 
     Args:
         path: the file.
-        compile: whether its optimizer and losses come with it.
+        compile: whether its optimizer and losses come with it, if it was compiled.
 
     Raises:
         DataError: the file is missing or damaged.

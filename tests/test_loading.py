@@ -1,0 +1,32 @@
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import jobi_tf
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model.keras"
+    model = jobi_tf.JoBi(5, 2, 3, joint=False)
+    model.compile(optimizer=jobi_tf.LazyAdam(0.01), loss={"triple": jobi_tf.SampledSoftmax()})
+    model.save(path)
+    return path, model.score(np.array([[0, 1, 2]])).numpy().item()
+
+
+@pytest.mark.parametrize("load", ["jobi_tf.load_model", "keras.saving.load_model", "keras.models.load_model"])
+def test_a_fresh_process_loads_a_compiled_model(saved, load):
+    path, score = saved
+    program = f"""
+import keras, jobi_tf
+from jobi_tf import JoBi
+model = {load}({str(path)!r})
+print(type(model) is JoBi, type(model.optimizer).__name__, float(model.score([[0, 1, 2]])[0]) == {score!r})
+"""
+    environment = {**os.environ, "KERAS_BACKEND": keras.backend.backend()}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.split() == ["True", "LazyAdam", "True"], done.stderr[-2000:]
