@@ -53,7 +53,7 @@ def _show(tables: list) -> None:
 
 @click.group()
 def data() -> None:
-    """List, prepare, count and check data sets.
+    """List, prepare, count, check and make up data sets.
 
     NAME is one of those that `jobi-tf data list` shows, or a folder with train, valid and test (.tsv, .txt, .csv, each
     also .gz), or one such file with --split.
@@ -82,6 +82,27 @@ def prepare(**options: Any) -> None:
     counts = ", ".join(f"{len(triples):,} {split}" for split, triples in graph.splits.items())
     click.echo(f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations; {counts} triples")
     click.echo(f"{'already kept' if prepared.was_there else 'kept'} in {prepared.folder}")
+
+
+@data.command()
+@click.option("--entities", type=click.IntRange(min=16), required=True, help="Number of entities.")
+@click.option("--relations", type=click.IntRange(min=1), required=True, help="Number of relations.")
+@click.option("--triples", type=click.IntRange(min=1), required=True, help="Number of triples over all splits.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which graph of that size.")
+@click.option("--output", type=click.Path(path_type=Path), help="Folder to make  [default: synthetic-E-R-T-SEED]")
+def synthesize(entities: int, relations: int, triples: int, seed: int, output: Path | None) -> None:
+    """Make up a graph of any size, with types, hubs and rules to learn."""
+    from jobi_tf.datasets.synthetic import synthesize as make
+    from jobi_tf.datasets.writing import write_text
+    from jobi_tf.errors import UsageError
+
+    folder = output or Path(f"synthetic-{entities}-{relations}-{triples}-{seed}")
+    if folder.exists():
+        raise UsageError(f"expected a new folder for the triples, {folder} exists")
+    graph = make(entities, relations, triples, seed)
+    write_text(graph, folder)
+    counts = ", ".join(f"{len(part):,} {split}" for split, part in graph.splits.items())
+    click.echo(f"{counts} triples in {folder}; train on them by --dataset {folder}")
 
 
 @data.command()

@@ -1,0 +1,156 @@
+"""Graphs of any size that are made up, but are like real ones: typed entities, hubs, facts that follow from others."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.vocabulary import Vocabulary
+from jobi_tf.errors import UsageError
+
+COMMUNITIES = 16  # a power of two, so that multiplying by an odd number permutes them
+_REGULAR = 0.85
+_SKEW = 3.0
+_ROUNDS = 50
+
+
+def synthesize(entities: int, relations: int, triples: int, seed: int = 0) -> Graph:
+    """Makes up a graph.
+
+    Every entity has a type and, within it, one of 16 communities. A relation links one type to one type, so that which
+    entities occur with it tells much. Its tails are, in 85 of 100 triples, of the community that follows from the
+    head's by a rule of the relation: that can be learned. Relations are Zipf-distributed; how often an entity occurs
+    falls with its rank k in its type as k^(-2/3), so there are hubs. Every entity occurs in training.
+
+    Args:
+        entities: number of entities, E.
+        relations: number of relations, R.
+        triples: number of distinct triples over the three splits; valid and test have a hundredth of them each, at most
+            5,000.
+        seed: equal seeds give equal graphs.
+
+    Returns:
+        The graph, with entities named e0, e1 … and relations r0, r1 …
+
+    Raises:
+        UsageError: there are too few triples to hold every entity, or more than such a graph can hold.
+    """
+    if min(entities, relations) < 1 or entities < COMMUNITIES:
+        raise UsageError(f"expected at least {COMMUNITIES} entities and a relation, got {entities} and {relations}")
+    held_out = min(5000, max(1, triples // 100))
+    if triples < entities + 2 * held_out:
+        raise UsageError(
+            f"expected at least {entities + 2 * held_out:,} triples for {entities:,} entities, got {triples:,}"
+        )
+    random = np.random.default_rng(seed)
+    plan = _Plan.draw(entities, relations, random)
+    every = plan.distinct_triples(triples, random)
+    # The first E triples hold every entity: they stay in training.
+    order = np.concatenate([np.arange(entities), entities + random.permutation(triples - entities)])
+    ends = [triples - 2 * held_out, triples - held_out]
+    splits = dict(zip(SPLITS, np.split(every[order], ends), strict=True))
+    shuffled = random.permutation(len(splits["train"]))
+    return Graph(
+        f"synthetic-{entities}-{relations}-{triples}-{seed}",
+        Vocabulary([f"e{i}" for i in range(entities)], "entity"),
+        Vocabulary([f"r{i}" for i in range(relations)], "relation"),
+        {**splits, "train": splits["train"][shuffled]},
+    )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is drawn before the triples: entities of a type are a range of places, community c in every 16th of them.
+
+    Args:
+        bounds: places of type i are bounds[i] to bounds[i + 1], int64 [types + 1].
+        ids: id of the entity in each place, so that ids tell nothing, int32 [E].
+        domain: type of each relation's heads, int64 [R].
+        range: type of each relation's tails, int64 [R].
+        factor: odd; the tails' community is `factor * head's community + shift`, int64 [R].
+        shift: int64 [R].
+        share: share of each relation in the triples, float64 [R].
+    """
+
+    bounds: np.ndarray
+    ids: np.ndarray
+    domain: np.ndarray
+    range: np.ndarray
+    factor: np.ndarray
+    shift: np.ndarray
+    share: np.ndarray
+
+    @classmethod
+    def draw(cls, entities: int, relations: int, random: np.random.Generator) -> "_Plan":
+        types = max(1, min(relations, entities // (4 * COMMUNITIES), round(math.sqrt(entities) / 12)))
+        weights = np.arange(1, types + 1) ** -0.7
+        spare = entities - types * COMMUNITIES
+        sizes = COMMUNITIES + np.floor(spare * weights / weights.sum()).astype(np.int64)
+        sizes[0] += entities - sizes.sum()
+        share = 1 / np.arange(1, relations + 1)
+        domain = random.choice(types, relations, p=sizes / entities)
+        domain[random.permutation(relations)[:types]] = np.arange(types)  # every type is some relation's domain
+        return cls(
+            np.concatenate([[0], np.cumsum(sizes)]),
+            random.permutation(entities).astype(np.int32),
+            domain,
+            random.choice(types, relations, p=sizes / entities),
+            2 * random.integers(0, COMMUNITIES // 2, relations) + 1,
+            random.integers(0, COMMUNITIES, relations),
+            share / share.sum(),
+        )
+
+    def distinct_triples(self, count: int, random: np.random.Generator) -> np.ndarray:
+        """Returns int32 [count, 3]; the first E of them have every entity as a head."""
+        places = np.arange(len(self.ids))
+        types = np.searchsorted(self.bounds, places, "right") - 1
+        by_domain = np.argsort(self.domain, kind="stable")
+        starts = np.searchsorted(self.domain[by_domain], np.arange(len(self.bounds)))
+        picks = starts[types] + (random.random(len(places)) * (starts[types + 1] - starts[types])).astype(np.int64)
+        parts = [self._complete(places, by_domain[picks], random)]
+        keys = np.sort(self._keys(parts[0]))
+        missing = count - len(keys)
+        for _ in range(_ROUNDS):
+            if not missing:
+                return np.concatenate(parts)
+            drawn = self._draw(int(missing * 1.1) + 100, random)
+            new, first = np.unique(self._keys(drawn), return_index=True)
+            fresh = np.sort(first[~_within(new, keys)])[:missing]
+            parts.append(drawn[fresh])
+            keys = np.sort(np.concatenate([keys, self._keys(drawn[fresh])]))
+            missing -= len(fresh)
+        raise UsageError(
+            f"expected a graph that {len(self.ids):,} entities and {len(self.domain):,} relations can hold, got "
+            f"{count:,} triples: {count - missing:,} distinct ones were found"
+        )
+
+    def _draw(self, count: int, random: np.random.Generator) -> np.ndarray:
+        relations = random.choice(len(self.domain), count, p=self.share)
+        communities = random.integers(0, COMMUNITIES, count)
+        return self._complete(self._place(self.domain[relations], communities, random), relations, random)
+
+    def _complete(self, heads: np.ndarray, relations: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Draws tails for heads (places) and relations, and returns triples of ids."""
+        communities = (heads - self.bounds[self.domain[relations]]) % COMMUNITIES
+        ruled = (self.factor[relations] * communities + self.shift[relations]) % COMMUNITIES
+        chosen = np.where(random.random(len(heads)) < _REGULAR, ruled, random.integers(0, COMMUNITIES, len(heads)))
+        tails = self._place(self.range[relations], chosen, random)
+        return np.stack([self.ids[heads], relations.astype(np.int32), self.ids[tails]], 1)
+
+    def _place(self, types: np.ndarray, communities: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Draws an entity of each type and community, hubs first: density falls as rank^(1/skew - 1)."""
+        sizes = self.bounds[types + 1] - self.bounds[types]
+        members = (sizes - communities + COMMUNITIES - 1) // COMMUNITIES
+        ranks = (members * random.random(len(types)) ** _SKEW).astype(np.int64)
+        return self.bounds[types] + ranks * COMMUNITIES + communities
+
+    def _keys(self, triples: np.ndarray) -> np.ndarray:
+        head, relation, tail = triples.astype(np.int64).T
+        return (head * len(self.domain) + relation) * len(self.ids) + tail
+
+
+def _within(values: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+    """Tells which values occur in an array in ascending order: bool [N]."""
+    place = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return ascending[place] == values
