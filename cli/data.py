@@ -45,9 +45,11 @@ def _show(tables: list) -> None:
     from rich.console import Console
 
     console = Console()
-    if not console.is_terminal:
+    plain = not console.is_terminal
+    if plain:
         console = Console(width=200)  # a pipe has no width, and cut names are of no use to who reads it
     for table in tables:
+        table.box = None if plain else table.box
         console.print(table)
 
 

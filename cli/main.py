@@ -14,7 +14,7 @@ import jobi_tf
 from jobi_tf.errors import JobiError, UsageError
 
 COMMANDS = {
-    "data": "List, prepare, count and check data sets.",
+    "data": "List, prepare, count, check and make up data sets.",
     "train": "Train a model, or go on with a run.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
