@@ -59,8 +59,9 @@ class Vocabulary:
 
     def nearest(self, name: str, count: int = 3) -> list[str]:
         """Returns up to `count` known names spelled most like `name`, best first."""
-        matches = process.extract(name, self.names, processor=str.casefold, limit=count, score_cutoff=60)
-        return [match[0] for match in matches]
+        matches = process.extract(name, self.names, processor=str.casefold, limit=count, score_cutoff=70)
+        # Beside a near miss, matches of parts of a name are noise.
+        return [match[0] for match in matches if match[1] >= matches[0][1] - 20]
 
     def save(self, path: Path) -> None:
         """Writes one name a line, in UTF-8."""
