@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import SIDES, TAIL, Occurrences, column
+from jobi_tf.data.occurrences import SIDES, TAIL, Occurrences, column, triple_keys
 from jobi_tf.errors import UsageError
 
 IGNORED = -1
@@ -103,5 +103,4 @@ class NegativeSampler:
         return tf.where(contains(self._known, keys), tf.constant(IGNORED, tf.int8), tf.constant(0, tf.int8))
 
     def _triple_keys(self, head, relation, tail):  # type: ignore[no-untyped-def]  # NumPy arrays or tensors, int64
-        """Equal for equal triples; fits 64 bits up to 3 million entities with a million relations."""
-        return (head * self.num_relations + relation) * self.num_entities + tail
+        return triple_keys(head, relation, tail, self.num_entities, self.num_relations)

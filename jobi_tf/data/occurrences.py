@@ -16,6 +16,14 @@ def column(side: int) -> int:
     return 2 * side
 
 
+def triple_keys(head, relation, tail, num_entities: int, num_relations: int):  # type: ignore[no-untyped-def]
+    """Returns one number a triple, equal for equal triples, of NumPy arrays or tensors alike: int64 [...].
+
+    Fits 64 bits up to 3 million entities with a million relations; the ids have to be int64 already.
+    """
+    return (head * num_relations + relation) * num_entities + tail
+
+
 @dataclass(frozen=True)
 class Csr:
     """Lists of entities, ascending and distinct: list `i` is `entities[offsets[i]:offsets[i + 1]]`.

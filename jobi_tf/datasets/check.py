@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.occurrences import triple_keys
 from jobi_tf.datasets.relation_pairs import RelationPair, flagged_codes, joined, pair_keys, relation_pairs, where
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _spelled(graph: Graph, split: str, row: int) -> str:
 def _codes(graph: Graph, split: str) -> np.ndarray:
     """Returns one number a triple, equal for equal triples: int64 [N]."""
     head, relation, tail = graph.splits[split].astype(np.int64).T
-    return (head * graph.num_relations + relation) * graph.num_entities + tail
+    return triple_keys(head, relation, tail, graph.num_entities, graph.num_relations)
 
 
 def _examples(rows: np.ndarray, text: Callable[[int], str]) -> tuple[str, ...]:

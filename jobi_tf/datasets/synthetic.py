@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.occurrences import triple_keys
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import UsageError
 
@@ -147,7 +148,7 @@ class _Plan:
 
     def _keys(self, triples: np.ndarray) -> np.ndarray:
         head, relation, tail = triples.astype(np.int64).T
-        return (head * len(self.domain) + relation) * len(self.ids) + tail
+        return triple_keys(head, relation, tail, len(self.ids), len(self.domain))
 
 
 def _within(values: np.ndarray, ascending: np.ndarray) -> np.ndarray:

@@ -149,12 +149,8 @@ class MetricsRecord(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Adds a row."""
-        first = {
-            "epoch": epoch + 1,
-            "loss": None,
-            "triple_loss": None,
-            "pair_loss": None,
-        }  # a plain model has no pair loss
+        # A plain model has no pair loss; its rows have the key all the same.
+        first = {"epoch": epoch + 1, **dict.fromkeys(("loss", "triple_loss", "pair_loss"))}
         self.rows.append(first | {name: float(value) for name, value in logs.items()})
         with written_beside(self.folder.metrics) as beside:
             beside.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
