@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 # Enough blocks that the temporaries of one stay in the allocator's reusable memory; see models.batch_scores.
-BLOCKS = 4
+BLOCKS = 16
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -50,21 +50,43 @@ class LazyAdam(keras.optimizers.Adam):
             super().update_step(gradient, variable, learning_rate)
             return
         step = tf.cast(self.iterations + 1, variable.dtype)
-        rate = tf.cast(learning_rate, variable.dtype)
-        rate *= tf.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
         index = self._get_variable_index(variable)
-        first, second = self._momentums[index].value, self._velocities[index].value
+        moments = [self._momentums[index].value, self._velocities[index].value]
+        tables = [variable.value if isinstance(variable, keras.Variable) else variable, *moments]
+        settings = {
+            "beta1_power": self.beta_1**step,
+            "beta2_power": self.beta_2**step,
+            "lr": tf.cast(learning_rate, variable.dtype),
+            "beta1": self.beta_1,
+            "beta2": self.beta_2,
+            "epsilon": self.epsilon,
+        }
         rows, gradients = sum_repeated(gradient)
         size = -(-tf.size(rows) // BLOCKS)
         for i in range(BLOCKS):
             part = slice(i * size, (i + 1) * size)
-            ids, values = rows[part], gradients[part]
-            m, v = tf.gather(first, ids), tf.gather(second, ids)
-            m, v = m + (1 - self.beta_1) * (values - m), v + (1 - self.beta_2) * (tf.square(values) - v)
-            self.assign(first, tf.IndexedSlices(m, ids))
-            self.assign(second, tf.IndexedSlices(v, ids))
-            self.assign_sub(variable, tf.IndexedSlices(rate * m / (tf.sqrt(v) + self.epsilon), ids))
+            _apply_adam(tables, rows[part], gradients[part], settings)
 
+
+def _apply_adam(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: dict[str, Any]) -> None:
+    """Runs TensorFlow's own Adam, one pass over memory, on a copy of some rows of [variable, moments], and writes back.
+
+    The copies are variables without name that last as long as this step.
+    """
+    handles = []
+    for table in tables:
+        handle = tf.raw_ops.VarHandleOp(dtype=table.dtype, shape=[None, *table.shape[1:]], shared_name=_ANONYMOUS)
+        tf.raw_ops.AssignVariableOp(resource=handle, value=tf.gather(table, rows))
+        handles.append(handle)
+    variable, first, second = handles
+    tf.raw_ops.ResourceApplyAdam(var=variable, m=first, v=second, grad=gradients, **settings)
+    for table, handle in zip(tables, handles, strict=True):
+        values = tf.raw_ops.ReadVariableOp(resource=handle, dtype=table.dtype)
+        table.scatter_update(tf.IndexedSlices(values, rows))
+        tf.raw_ops.DestroyResourceOp(resource=handle)
+
+
+_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # what TensorFlow calls a variable without a name
 
 _DENSE = {
     "amsgrad",

@@ -7,6 +7,7 @@ from jobi_tf.data.occurrences import SIDES, TAIL, Occurrences, column, triple_ke
 from jobi_tf.errors import UsageError
 
 IGNORED = -1
+LARGEST_BITMAP = 2**28  # bits: 32 MB
 
 
 def contains(sorted_keys: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
@@ -22,6 +23,33 @@ def contains(sorted_keys: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
     place = tf.searchsorted(sorted_keys, tf.reshape(keys, [-1]))
     found = tf.gather(sorted_keys, tf.minimum(place, tf.size(sorted_keys) - 1))
     return tf.reshape(found, tf.shape(keys)) == keys
+
+
+class Membership:
+    """A set of keys to look up in graph: one bit for each possible key where that is small, else by bisection.
+
+    Args:
+        keys: int64 [K], ascending, distinct.
+        size: the keys lie in [0, size).
+    """
+
+    def __init__(self, keys: np.ndarray, size: int):
+        # Constants made here, outside any graph, are captured by it instead of being copied into its definition.
+        self._bits = size <= LARGEST_BITMAP
+        if self._bits:
+            table = np.zeros(-(-size // 8), np.uint8)
+            np.bitwise_or.at(table, keys >> 3, np.left_shift(1, keys & 7).astype(np.uint8))
+            self._table = tf.constant(table)
+        else:
+            self._table = tf.constant(keys, tf.int64)
+
+    def __call__(self, keys: tf.Tensor) -> tf.Tensor:
+        """Returns int8, of the shape of `keys` (int64): 1 for a key of the set, else 0."""
+        if not self._bits:
+            return tf.cast(contains(self._table, keys), tf.int8)
+        byte = tf.gather(self._table, tf.bitwise.right_shift(keys, 3))
+        bit = tf.bitwise.right_shift(byte, tf.cast(tf.bitwise.bitwise_and(keys, 7), tf.uint8))
+        return tf.cast(tf.bitwise.bitwise_and(bit, 1), tf.int8)
 
 
 class NegativeSampler:
@@ -51,10 +79,9 @@ class NegativeSampler:
         self.p = p
         self.num_entities = occurrences.num_entities
         self.num_relations = occurrences.num_relations
-        # Constants made here, outside any graph, are captured by it instead of being copied into its definition.
         self._offsets = tf.constant(occurrences.seen.offsets, tf.int64)
         self._seen = tf.constant(occurrences.seen.entities, tf.int32)
-        self._keys = tf.constant(occurrences.keys(), tf.int64)
+        self._pairs = Membership(occurrences.keys(), len(SIDES) * self.num_relations * self.num_entities)
         self._known = None if train is None else tf.constant(np.sort(self._triple_keys(*train.T.astype(np.int64))))
 
     def corrupt(self, triples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -75,7 +102,7 @@ class NegativeSampler:
         coins, draws = tf.unstack(tf.random.split(seed, 2))
         counts = tf.fill(shape[:1], float(self.negatives))
         head_corruptions = tf.random.stateless_binomial(shape[:1], coins, counts, 0.5, tf.int32)
-        side = tf.cast(tf.range(self.negatives) >= head_corruptions[:, None], tf.int64)
+        tails = tf.range(self.negatives) >= head_corruptions[:, None]  # [B, n], where the tail is replaced
         # 63 random bits a candidate: 32 for its place in the list it is drawn from, 31 for whether the draw is biased.
         bits = tf.random.stateless_uniform(shape, draws, None, None, tf.int64)
         fraction = tf.bitwise.bitwise_and(bits, 0xFFFFFFFF)
@@ -83,22 +110,20 @@ class NegativeSampler:
 
         rows = tf.cast(triples[:, 1:2], tf.int64) + self.num_relations * tf.range(len(SIDES), dtype=tf.int64)  # [B, 2]
         starts, stops = tf.gather(self._offsets, rows), tf.gather(self._offsets, rows + 1)
-        start, count = (tf.gather(x, side, batch_dims=1) for x in (starts, stops - starts))
+        row, start, count = (tf.where(tails, x[:, 1:], x[:, :1]) for x in (rows, starts, stops - starts))  # [B, n]
         seen = tf.gather(self._seen, start + tf.bitwise.right_shift(fraction * count, 32))
         drawn = tf.cast(tf.bitwise.right_shift(fraction * self.num_entities, 32), tf.int32)
         candidates = tf.where(biased, seen, drawn)
+        pair_labels = self._pairs(row * self.num_entities + tf.cast(candidates, tf.int64))
+        return candidates, head_corruptions, self._triple_labels(triples, candidates, tails), pair_labels
 
-        keys = tf.gather(rows, side, batch_dims=1) * self.num_entities + tf.cast(candidates, tf.int64)
-        pair_labels = tf.cast(contains(self._keys, keys), tf.int8)
-        return candidates, head_corruptions, self._triple_labels(triples, candidates, side), pair_labels
-
-    def _triple_labels(self, triples: tf.Tensor, candidates: tf.Tensor, side: tf.Tensor) -> tf.Tensor:
+    def _triple_labels(self, triples: tf.Tensor, candidates: tf.Tensor, tails: tf.Tensor) -> tf.Tensor:
         if self._known is None:
             return tf.zeros(tf.shape(candidates), tf.int8)
         candidates = tf.cast(candidates, tf.int64)
         head, relation, tail = (tf.cast(triples[:, i : i + 1], tf.int64) for i in (column(0), 1, column(TAIL)))
         keys = self._triple_keys(
-            tf.where(side == TAIL, head, candidates), relation, tf.where(side == TAIL, candidates, tail)
+            tf.where(tails, head, candidates), relation, tf.where(tails, candidates, tail)
         )
         return tf.where(contains(self._known, keys), tf.constant(IGNORED, tf.int8), tf.constant(0, tf.int8))
 

@@ -66,4 +66,8 @@ def training_batches(
         return inputs, labels
 
     steps = tf.data.Dataset.range(first_step, np.iinfo(np.int64).max)
-    return steps.map(batch, num_parallel_calls=2, deterministic=True).prefetch(2)
+    batches = steps.map(batch, num_parallel_calls=2, deterministic=True).prefetch(2)
+    # Nothing is left to tune, and a tuner that sleeps holds up the end of training, by seconds (TensorFlow 2.21).
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return batches.with_options(options)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from jobi_tf.models.compiled import compiled
 from jobi_tf.models.scorers import Scorer
 
 # Rows gathered at once. Small enough that a block stays in the processor's cache and the allocator reuses its memory,
@@ -45,65 +46,104 @@ def batch_scores(
     """
     # The triple itself is scored as a candidate for its own head.
     candidates = tf.concat([head[:, None], candidates], 1)  # [B, 1 + n]
-    side = tf.cast(tf.range(tf.shape(candidates)[1]) > head_corruptions[:, None], tf.int32)  # [B, 1 + n], ascending
 
     @tf.custom_gradient
     def scores(rows: tf.Tensor, *relations: tf.Tensor):  # type: ignore[no-untyped-def]
         inputs = [tf.gather(rows, head), tf.gather(rows, tail), *relations]  # each [B, width]
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            queries = _queries(scorer, *inputs)  # [B, 2M, width]
-        both_sides = _gathered_dot(rows, queries, candidates)  # [B, 1 + n, 2M]
-        chosen = tf.where(side[:, :, None] == 1, both_sides[:, :, 1::2], both_sides[:, :, ::2])
+        queries = _queries(scorer, *inputs)  # [B, 2M, width]
 
         def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
-            upstream = tf.transpose(upstream, [1, 0, 2])  # [B, M, 1 + n]
-            sparse = _sparse_gradient(upstream, side, candidates, head, tail, tf.shape(rows)[0])
-            of_queries = tf.raw_ops.SparseMatrixMatMul(a=sparse, b=rows)[: tf.size(queries) // rows.shape[1]]
-            of_inputs = tape.gradient(queries, inputs, tf.reshape(of_queries, tf.shape(queries)))
-            right = tf.concat([tf.reshape(queries, [-1, rows.shape[1]]), *of_inputs[:2]], 0)
+            entries = _entries(upstream, candidates, head_corruptions, head, tail)
+            shape = tf.stack([(tf.shape(queries)[1] + 2) * tf.shape(queries)[0], tf.shape(rows)[0]])
+            sparse = tf.raw_ops.SparseTensorToCSRSparseMatrix(
+                indices=entries[0], values=entries[1], dense_shape=tf.cast(shape, tf.int64)
+            )
+            of_queries = tf.raw_ops.SparseMatrixMatMul(a=sparse, b=rows)
+            right, of_relations = _through_queries(scorer, of_queries, queries, *inputs)
             transposed = tf.raw_ops.SparseMatrixTranspose(input=sparse, type=tf.float32)
-            return [tf.raw_ops.SparseMatrixMatMul(a=transposed, b=right), *of_inputs[2:]]
+            return [tf.raw_ops.SparseMatrixMatMul(a=transposed, b=right), *of_relations]
 
-        return tf.transpose(chosen, [2, 0, 1]), gradient
+        return _gathered_dot(rows, queries, candidates, head_corruptions), gradient
 
     return scores(rows, *relations)
 
 
+@compiled
 def _queries(scorer: Scorer, head: tf.Tensor, tail: tf.Tensor, *relations: tf.Tensor) -> tf.Tensor:
     """Returns [B, 2M, width]: for each model head its head query and its tail query. Arguments: [B, width]."""
     pairs = [(scorer.head_query(relation, tail), scorer.tail_query(head, relation)) for relation in relations]
     return tf.stack([query for pair in pairs for query in pair], 1)
 
 
-def _gathered_dot(rows: tf.Tensor, queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
-    """Returns the dot products of each triple's candidates with all its queries, [B, 1 + n, 2M], block by block."""
+def _gathered_dot(
+    rows: tf.Tensor, queries: tf.Tensor, candidates: tf.Tensor, head_corruptions: tf.Tensor
+) -> tf.Tensor:
+    """Returns the scores, [M, B, 1 + n], block by block."""
     batch, width = tf.shape(candidates)[0], rows.shape[1]
     bytes_a_triple = 4 * width * (candidates.shape[1] or 1)
     blocks = min(64, math.ceil((candidates.shape[0] or 1024) * bytes_a_triple / BLOCK_BYTES))
     size = -(-batch // blocks)
     parts = [slice(i * size, (i + 1) * size) for i in range(blocks)]
-    return tf.concat([tf.matmul(tf.gather(rows, candidates[x]), queries[x], transpose_b=True) for x in parts], 0)
+    return tf.concat([_dot(tf.gather(rows, candidates[x]), queries[x], head_corruptions[x]) for x in parts], 1)
 
 
-def _sparse_gradient(
-    upstream: tf.Tensor, side: tf.Tensor, candidates: tf.Tensor, head: tf.Tensor, tail: tf.Tensor, num_rows: tf.Tensor
-) -> tf.Tensor:
-    """Returns the gradient of the scores, upstream [B, M, 1 + n], as a CSR matrix of queries times entities.
+@compiled
+def _dot(rows: tf.Tensor, queries: tf.Tensor, head_corruptions: tf.Tensor) -> tf.Tensor:
+    """Returns each candidate's dot products with the queries of its side: [B, 1 + n, width], [B, 2M, width] → [M, B, 1 + n]."""
+    both_sides = tf.matmul(rows, queries, transpose_b=True)  # [B, 1 + n, 2M]
+    side = _sides(rows, head_corruptions)[:, :, None]
+    return tf.transpose(tf.where(side == 1, both_sides[:, :, 1::2], both_sides[:, :, ::2]), [2, 0, 1])
+
+
+def _sides(candidates: tf.Tensor, head_corruptions: tf.Tensor) -> tf.Tensor:
+    """Returns the side on which each candidate stands, [B, 1 + n]; ascending."""
+    return tf.cast(tf.range(tf.shape(candidates)[1]) > head_corruptions[:, None], tf.int32)
+
+
+@compiled
+def _entries(
+    upstream: tf.Tensor, candidates: tf.Tensor, head_corruptions: tf.Tensor, head: tf.Tensor, tail: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the gradient of the scores, upstream [M, B, 1 + n], as entries of a matrix of queries times entities.
 
     Its first 2MB rows are the queries in the order of `_queries`: candidate c of triple b has, for model head m, its
     entry in row (bM + m)·2 + side. Since sides ascend along a row of candidates, entries come in the order of rows and
     nothing has to be sorted. B rows with a single 1 for the heads of the triples and B for their tails follow: by them
     the gradients that reach heads and tails through the queries are added in the same product.
+
+    Returns:
+        Row and column of each entry int64 [N, 2], and its value float32 [N].
     """
+    upstream = tf.transpose(upstream, [1, 0, 2])  # [B, M, 1 + n]
     batch, heads = tf.shape(upstream)[0], tf.shape(upstream)[1]
+    side = _sides(candidates, head_corruptions)
     query = (tf.range(batch)[:, None] * heads + tf.range(heads))[:, :, None] * 2 + side[:, None, :]  # [B, M, 1 + n]
     entity = tf.broadcast_to(candidates[:, None, :], tf.shape(upstream))
     own = 2 * heads * batch + tf.range(2 * batch)
     row = tf.concat([tf.reshape(query, [-1]), own], 0)
     place = tf.concat([tf.reshape(entity, [-1]), head, tail], 0)
-    return tf.raw_ops.SparseTensorToCSRSparseMatrix(
-        indices=tf.cast(tf.stack([row, place], 1), tf.int64),
-        values=tf.concat([tf.reshape(upstream, [-1]), tf.ones([2 * batch])], 0),
-        dense_shape=tf.cast([2 * heads * batch + 2 * batch, num_rows], tf.int64),
-    )
+    values = tf.concat([tf.reshape(upstream, [-1]), tf.ones([2 * batch])], 0)
+    return tf.cast(tf.stack([row, place], 1), tf.int64), values
+
+
+@compiled
+def _through_queries(
+    scorer: Scorer, upstream: tf.Tensor, queries: tf.Tensor, *inputs: tf.Tensor
+) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Takes the gradient of the queries on to what they were made of.
+
+    Args:
+        scorer: the score function.
+        upstream: gradient of the queries [2MB + 2B, width], of which the last 2B rows do not count.
+        queries: [B, 2M, width].
+        inputs: heads, tails and the relations of each model head, [B, width] each.
+
+    Returns:
+        The queries, then the gradients of heads and tails, [2MB + 2B, width]; the gradients of the relations.
+    """
+    batch, width = tf.shape(queries)[0], queries.shape[2]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        made = tf.reshape(_queries.__wrapped__(scorer, *inputs), [-1, width])
+    of_inputs = tape.gradient(made, inputs, upstream[: tf.size(made) // width])
+    return tf.concat([tf.reshape(queries, [-1, width]), *of_inputs[:2]], 0), of_inputs[2:]
