@@ -1,12 +1,13 @@
 """An Adam whose step costs as much as the rows that it touches, not as much as the table."""
 
+import math
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-# Enough blocks that the temporaries of one stay in the allocator's reusable memory; see models.batch_scores.
-BLOCKS = 16
+# Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
+ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -62,8 +63,9 @@ class LazyAdam(keras.optimizers.Adam):
             "epsilon": self.epsilon,
         }
         rows, gradients = sum_repeated(gradient)
-        size = -(-tf.size(rows) // BLOCKS)
-        for i in range(BLOCKS):
+        blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(variable.shape[0] / ROWS_OF_A_BLOCK))
+        size = -(-tf.size(rows) // blocks)
+        for i in range(blocks):
             part = slice(i * size, (i + 1) * size)
             _apply_adam(tables, rows[part], gradients[part], settings)
 

@@ -122,9 +122,7 @@ class NegativeSampler:
             return tf.zeros(tf.shape(candidates), tf.int8)
         candidates = tf.cast(candidates, tf.int64)
         head, relation, tail = (tf.cast(triples[:, i : i + 1], tf.int64) for i in (column(0), 1, column(TAIL)))
-        keys = self._triple_keys(
-            tf.where(tails, head, candidates), relation, tf.where(tails, candidates, tail)
-        )
+        keys = self._triple_keys(tf.where(tails, head, candidates), relation, tf.where(tails, candidates, tail))
         return tf.where(contains(self._known, keys), tf.constant(IGNORED, tf.int8), tf.constant(0, tf.int8))
 
     def _triple_keys(self, head, relation, tail):  # type: ignore[no-untyped-def]  # NumPy arrays or tensors, int64

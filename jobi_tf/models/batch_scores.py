@@ -50,7 +50,7 @@ def batch_scores(
     @tf.custom_gradient
     def scores(rows: tf.Tensor, *relations: tf.Tensor):  # type: ignore[no-untyped-def]
         inputs = [tf.gather(rows, head), tf.gather(rows, tail), *relations]  # each [B, width]
-        queries = _queries(scorer, *inputs)  # [B, 2M, width]
+        queries = _compiled_queries(scorer, *inputs)  # [B, 2M, width]
 
         def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
             entries = _entries(upstream, candidates, head_corruptions, head, tail)
@@ -68,16 +68,16 @@ def batch_scores(
     return scores(rows, *relations)
 
 
-@compiled
 def _queries(scorer: Scorer, head: tf.Tensor, tail: tf.Tensor, *relations: tf.Tensor) -> tf.Tensor:
     """Returns [B, 2M, width]: for each model head its head query and its tail query. Arguments: [B, width]."""
     pairs = [(scorer.head_query(relation, tail), scorer.tail_query(head, relation)) for relation in relations]
     return tf.stack([query for pair in pairs for query in pair], 1)
 
 
-def _gathered_dot(
-    rows: tf.Tensor, queries: tf.Tensor, candidates: tf.Tensor, head_corruptions: tf.Tensor
-) -> tf.Tensor:
+_compiled_queries = compiled(_queries)
+
+
+def _gathered_dot(rows: tf.Tensor, queries: tf.Tensor, candidates: tf.Tensor, head_corruptions: tf.Tensor) -> tf.Tensor:
     """Returns the scores, [M, B, 1 + n], block by block."""
     batch, width = tf.shape(candidates)[0], rows.shape[1]
     bytes_a_triple = 4 * width * (candidates.shape[1] or 1)
@@ -89,7 +89,11 @@ def _gathered_dot(
 
 @compiled
 def _dot(rows: tf.Tensor, queries: tf.Tensor, head_corruptions: tf.Tensor) -> tf.Tensor:
-    """Returns each candidate's dot products with the queries of its side: [B, 1 + n, width], [B, 2M, width] → [M, B, 1 + n]."""
+    """Returns the dot products of candidates [B, 1 + n, width] with the queries of their side, out of [B, 2M, width].
+
+    Returns:
+        float32 [M, B, 1 + n].
+    """
     both_sides = tf.matmul(rows, queries, transpose_b=True)  # [B, 1 + n, 2M]
     side = _sides(rows, head_corruptions)[:, :, None]
     return tf.transpose(tf.where(side == 1, both_sides[:, :, 1::2], both_sides[:, :, ::2]), [2, 0, 1])
@@ -141,9 +145,9 @@ def _through_queries(
     Returns:
         The queries, then the gradients of heads and tails, [2MB + 2B, width]; the gradients of the relations.
     """
-    batch, width = tf.shape(queries)[0], queries.shape[2]
+    width = queries.shape[2]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        made = tf.reshape(_queries.__wrapped__(scorer, *inputs), [-1, width])
+        made = tf.reshape(_queries(scorer, *inputs), [-1, width])
     of_inputs = tape.gradient(made, inputs, upstream[: tf.size(made) // width])
     return tf.concat([tf.reshape(queries, [-1, width]), *of_inputs[:2]], 0), of_inputs[2:]

@@ -9,14 +9,11 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.negatives import NegativeSampler
-from jobi_tf.data.occurrences import Occurrences
-from jobi_tf.data.pipeline import default_batch_size, steps_per_epoch, training_batches
+from jobi_tf.data.pipeline import steps_per_epoch
 from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, UsageError
-from jobi_tf.losses import SampledSoftmax
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.optimizers import LazyAdam
+from jobi_tf.training.assembly import batch_size, build_batches, build_model
 from jobi_tf.training.callbacks import (
     Callbacks,
     Checkpoint,
@@ -30,6 +27,7 @@ from jobi_tf.training.callbacks import (
 )
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.devices import strategy_for
+from jobi_tf.training.memory import keep_memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.run import Run, load_model, load_run
 from jobi_tf.training.run_folder import RunFolder, describe_environment
@@ -74,18 +72,17 @@ def train(
             header=config.header,
             seed=config.seed,
         )
-    batch_size = _batch_size(config, graph)
-    steps_per_epoch(len(graph.train), batch_size)  # refuses before a folder is made
-    config = config.replace(batch_size=batch_size)
+    size = batch_size(config, graph)
+    steps_per_epoch(len(graph.train), size)  # refuses before a folder is made
+    config = config.replace(batch_size=size)
     if config.eval_every and not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, found none: train without by eval_every 0")
     folder = RunFolder(Path(config.run_dir) if config.run_dir else _new_run_dir(graph.name))
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UsageError(f"expected a new or empty folder for the run, {folder.path} holds files already")
-    strategy = _shared_evenly(batch_size, strategy_for(config.devices, config.logical_devices))
+    strategy = _shared_evenly(size, strategy_for(config.devices, config.logical_devices))
     with strategy.scope():
-        model = JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, config.joint, config.seed)
-        compile_model(model, config)
+        model = build_model(config, graph)
     folder.path.mkdir(parents=True, exist_ok=True)
     graph.save(folder.graph)
     folder.write_config(config)
@@ -124,27 +121,11 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
         raise UsageError(
             f"expected {state['epoch']} epochs at least, which {folder.path} has done, got {config.epochs}"
         )
-    strategy = _shared_evenly(_batch_size(config, graph), strategy_for(config.devices, config.logical_devices))
+    strategy = _shared_evenly(batch_size(config, graph), strategy_for(config.devices, config.logical_devices))
     with strategy.scope():
         model = load_model(checkpoints[-1] / "model.keras", compile=True)
     folder.write_config(config)
     return _fit(folder, config, graph, model, strategy, callbacks, state)
-
-
-def compile_model(model: JoBi, config: TrainConfig) -> None:
-    """Compiles a model with the losses of the paper and the row-sparse Adam; call it inside the strategy's scope."""
-    losses: dict[str, keras.losses.Loss] = {"triple": SampledSoftmax()}
-    if config.joint:
-        losses["pair"] = keras.losses.BinaryCrossentropy(from_logits=True)
-    weights = {"triple": 1.0, "pair": config.alpha}
-    # jit_compile: XLA is off on CPUs and under a strategy anyway; off everywhere, results do not hang on the machine.
-    model.compile(
-        optimizer=LazyAdam(config.learning_rate),
-        loss=losses,
-        loss_weights={name: weights[name] for name in losses},
-        jit_compile=False,
-    )
-    model.optimizer.build(model.trainable_variables)
 
 
 def _fit(
@@ -156,20 +137,18 @@ def _fit(
     callbacks: Callbacks,
     state: dict[str, Any],
 ) -> Run:
-    batch_size = _batch_size(config, graph)
-    steps = steps_per_epoch(len(graph.train), batch_size)
+    size = batch_size(config, graph)
+    steps = steps_per_epoch(len(graph.train), size)
     done = state.pop("epoch")
     finished = state.pop("finished", False) and state["waited"] >= config.patience
-    occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
-    filtered = graph.train if config.filter_negatives else None
-    sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)
-    batches = training_batches(graph.train, sampler, batch_size, config.joint, config.seed, done * steps)
+    keep_memory()
+    batches = build_batches(config, graph, first_step=done * steps)
     stopping = EarlyStopping(folder, config.patience, state or None)
     training = Training(folder, config, graph, model, strategy, steps, done, stopping)
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
     every = [
         StopOnNaN(),
-        Throughput(steps * batch_size),
+        Throughput(steps * size),
         *([ValidationRanking(graph, config.eval_every, config.epochs)] if config.eval_every else []),
         stopping,
         MetricsRecord(folder, rows),
@@ -196,14 +175,10 @@ def _fit(
     return load_run(folder.path)
 
 
-def _batch_size(config: TrainConfig, graph: Graph) -> int:
-    return config.batch_size or default_batch_size(len(graph.train))
-
-
-def _shared_evenly(batch_size: int, strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
-    if batch_size % strategy.num_replicas_in_sync:
+def _shared_evenly(size: int, strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
+    if size % strategy.num_replicas_in_sync:
         raise UsageError(
-            f"expected a batch size that {strategy.num_replicas_in_sync} devices can share evenly, got {batch_size}"
+            f"expected a batch size that {strategy.num_replicas_in_sync} devices can share evenly, got {size}"
         )
     return strategy
 

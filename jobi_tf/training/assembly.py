@@ -1,0 +1,49 @@
+"""From settings to what `fit` needs: a compiled model and its stream of batches."""
+
+import keras
+import tensorflow as tf
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data.occurrences import Occurrences
+from jobi_tf.data.pipeline import default_batch_size, training_batches
+from jobi_tf.losses import SampledSoftmax
+from jobi_tf.models.jobi import JoBi
+from jobi_tf.optimizers import LazyAdam
+from jobi_tf.training.config import TrainConfig
+
+
+def batch_size(config: TrainConfig, graph: Graph) -> int:
+    """Returns the number of triples in a batch, over all devices."""
+    return config.batch_size or default_batch_size(len(graph.train))
+
+
+def build_model(config: TrainConfig, graph: Graph) -> JoBi:
+    """Makes a model and compiles it; call it inside the strategy's scope."""
+    model = JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, config.joint, config.seed)
+    compile_model(model, config)
+    return model
+
+
+def compile_model(model: JoBi, config: TrainConfig) -> None:
+    """Compiles a model with the losses of the paper and the row-sparse Adam; call it inside the strategy's scope."""
+    losses: dict[str, keras.losses.Loss] = {"triple": SampledSoftmax()}
+    if config.joint:
+        losses["pair"] = keras.losses.BinaryCrossentropy(from_logits=True)
+    weights = {"triple": 1.0, "pair": config.alpha}
+    # jit_compile: XLA is off on CPUs and under a strategy anyway; off everywhere, results do not hang on the machine.
+    model.compile(
+        optimizer=LazyAdam(config.learning_rate),
+        loss=losses,
+        loss_weights={name: weights[name] for name in losses},
+        jit_compile=False,
+    )
+    model.optimizer.build(model.trainable_variables)
+
+
+def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.data.Dataset:
+    """Returns the endless stream of batches of `graph.train`, from step `first_step` on; see `training_batches`."""
+    occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
+    filtered = graph.train if config.filter_negatives else None
+    sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)
+    return training_batches(graph.train, sampler, batch_size(config, graph), config.joint, config.seed, first_step)
