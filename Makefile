@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo test test-slow lint types clean
+.PHONY: setup demo test test-slow bench lint types clean
 .DELETE_ON_ERROR:
 
 setup: $(INSTALLED)
@@ -24,6 +24,10 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest
+
+# `make bench BENCH="--peers"` passes options on.
+bench: setup
+	JOBI_TF_ARCHIVES="$${JOBI_TF_ARCHIVES-$(abspath $(wildcard ../shared/data))}" $(BIN)/jobi-tf bench $(BENCH)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -105,9 +105,17 @@ _DENSE = {
 def sum_repeated(gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor]:
     """Adds up the entries of each row: indices [N] with repeats → distinct rows [U] and their sums [U, ...]."""
     rows, place = tf.unique(gradient.indices)
-    values = tf.cond(
-        tf.size(rows) == tf.size(place),
-        lambda: gradient.values,
-        lambda: tf.math.unsorted_segment_sum(gradient.values, place, tf.size(rows)),
-    )
-    return rows, values
+    number, values = tf.size(place), gradient.values
+
+    def add_up() -> tf.Tensor:
+        # As a product with a sparse matrix of ones, several times faster than tf.math.unsorted_segment_sum.
+        where = tf.cast(tf.stack([tf.range(number), place], 1), tf.int64)
+        shape = tf.cast(tf.stack([number, tf.size(rows)]), tf.int64)
+        ones = tf.raw_ops.SparseTensorToCSRSparseMatrix(
+            indices=where, values=tf.ones([number], values.dtype), dense_shape=shape
+        )
+        ones = tf.raw_ops.SparseMatrixTranspose(input=ones, type=values.dtype)
+        sums = tf.raw_ops.SparseMatrixMatMul(a=ones, b=tf.reshape(values, [number, -1]))
+        return tf.reshape(sums, tf.concat([tf.shape(rows), tf.shape(values)[1:]], 0))
+
+    return rows, tf.cond(tf.size(rows) == number, lambda: values, add_up)

@@ -8,7 +8,12 @@ import pytest
 import jobi_tf
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = {"jobi_tf": ROOT / "jobi_tf", "jobi_tf.cli": ROOT / "cli", "jobi_tf.serving": ROOT / "serving"}
+FOLDERS = {
+    "jobi_tf": ROOT / "jobi_tf",
+    "jobi_tf.benchmarks": ROOT / "benchmarks",
+    "jobi_tf.cli": ROOT / "cli",
+    "jobi_tf.serving": ROOT / "serving",
+}
 
 # What each room may import from the package, besides itself.
 BELOW = {
@@ -25,7 +30,8 @@ BELOW["jobi_tf.evaluation"] = {*BELOW["jobi_tf.models"], "models"}
 BELOW["jobi_tf.export"] = {*BELOW["jobi_tf.evaluation"], "evaluation"}
 BELOW["jobi_tf.training"] = {*BELOW["jobi_tf.evaluation"], "evaluation", "datasets"}
 BELOW["jobi_tf.experiments"] = {*BELOW["jobi_tf.training"], "training", "export"}
-BELOW["jobi_tf.cli"] = {*BELOW["jobi_tf.experiments"], "experiments", "serving"}
+BELOW["jobi_tf.benchmarks"] = {*BELOW["jobi_tf.experiments"], "experiments", "serving"}
+BELOW["jobi_tf.cli"] = {*BELOW["jobi_tf.benchmarks"], "benchmarks"}
 
 HEAVY = {"tensorflow", "keras", "numpy", "tensorboard", "tensorflow_datasets", "grpc"}
 LONGEST = 350

@@ -117,6 +117,42 @@ class NegativeSampler:
         pair_labels = self._pairs(row * self.num_entities + tf.cast(candidates, tf.int64))
         return candidates, head_corruptions, self._triple_labels(triples, candidates, tails), pair_labels
 
+    def corrupt_shared(self, triples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Draws negatives that the triples of a chunk share.
+
+        Args:
+            triples: C chunks of c triples, int32 [C, c, 3].
+            seed: int [2]; equal seeds give equal draws.
+
+        Returns:
+            candidates: int32 [C, n]; the first n // 2 replace heads, the others tails. A biased one is drawn for the
+                relation of some triple of the chunk.
+            triple_labels: int8 [C, c, n], as of `corrupt`.
+            pair_labels: int8 [C, c, n].
+        """
+        chunks, size = tf.unstack(tf.shape(triples)[:2])
+        choices, draws = tf.unstack(tf.random.split(seed, 2))
+        tails = tf.range(self.negatives) >= self.negatives // 2  # [n]
+        chosen = tf.random.stateless_uniform([chunks, self.negatives], choices, 0, size, tf.int32)
+        relation = tf.cast(tf.gather(triples[:, :, 1], chosen, batch_dims=1), tf.int64)  # [C, n]
+        offset = tf.where(tails, tf.constant(self.num_relations, tf.int64), 0)
+        candidates = self._draw(relation + offset, draws)
+        row = tf.cast(triples[:, :, 1:2], tf.int64) + offset  # [C, c, n]
+        everywhere = tf.broadcast_to(candidates[:, None, :], tf.shape(row))
+        pair_labels = self._pairs(row * self.num_entities + tf.cast(everywhere, tf.int64))
+        flat = [tf.reshape(x, [chunks * size, -1]) for x in (triples, everywhere)]
+        triple_labels = tf.reshape(self._triple_labels(*flat, tails[None]), tf.shape(row))
+        return candidates, triple_labels, pair_labels
+
+    def _draw(self, row: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        bits = tf.random.stateless_uniform(tf.shape(row), seed, None, None, tf.int64)
+        fraction = tf.bitwise.bitwise_and(bits, 0xFFFFFFFF)
+        biased = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 32), 0x7FFFFFFF) < round(self.p * 2**31)
+        start, stop = tf.gather(self._offsets, row), tf.gather(self._offsets, row + 1)
+        seen = tf.gather(self._seen, start + tf.bitwise.right_shift(fraction * (stop - start), 32))
+        drawn = tf.cast(tf.bitwise.right_shift(fraction * self.num_entities, 32), tf.int32)
+        return tf.where(biased, seen, drawn)
+
     def _triple_labels(self, triples: tf.Tensor, candidates: tf.Tensor, tails: tf.Tensor) -> tf.Tensor:
         if self._known is None:
             return tf.zeros(tf.shape(candidates), tf.int8)

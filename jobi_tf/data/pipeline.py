@@ -24,7 +24,7 @@ def steps_per_epoch(triples: int, batch_size: int) -> int:
 
 
 def training_batches(
-    train: np.ndarray, sampler: NegativeSampler, batch_size: int, joint: bool, seed: int, first_step: int = 0
+    train: np.ndarray, sampler: NegativeSampler, batch_size: int, joint: bool, seed: int, first_step: int = 0, chunk: int | None = None
 ) -> tf.data.Dataset:
     """Returns the endless stream of training batches, from step `first_step` on.
 
@@ -54,15 +54,21 @@ def training_batches(
         positions = place * batch_size + tf.range(batch_size, dtype=tf.int64)
         index = tf.random.experimental.index_shuffle(positions, tf.random.fold_in(shuffles, epoch), len(train) - 1)
         rows = tf.gather(triples, index)
-        candidates, head_corruptions, triple_labels, pair_labels = sampler.corrupt(
-            rows, tf.random.fold_in(corruptions, step)
-        )
-        inputs = {name: rows[:, i] for i, name in enumerate(("head", "relation", "tail"))}
-        inputs |= {"candidates": candidates, "head_corruptions": head_corruptions}
-        positive = tf.ones([batch_size, 1], tf.int8)
-        labels = {"triple": tf.concat([positive, triple_labels], 1)}
+        draws = tf.random.fold_in(corruptions, step)
+        if chunk:
+            rows = tf.gather(rows, tf.argsort(rows[:, 1], stable=True))
+            rows = tf.reshape(rows, [batch_size // chunk, chunk, 3])
+            candidates, triple_labels, pair_labels = sampler.corrupt_shared(rows, draws)
+            more = {"candidates": candidates}
+        else:
+            candidates, head_corruptions, triple_labels, pair_labels = sampler.corrupt(rows, draws)
+            more = {"candidates": candidates, "head_corruptions": head_corruptions}
+        inputs = {name: rows[..., i] for i, name in enumerate(("head", "relation", "tail"))}
+        inputs |= more
+        positive = tf.ones([*rows.shape[:-1], 1], tf.int8)
+        labels = {"triple": tf.concat([positive, triple_labels], -1)}
         if joint:
-            labels["pair"] = tf.concat([positive, pair_labels], 1)
+            labels["pair"] = tf.concat([positive, pair_labels], -1)
         return inputs, labels
 
     steps = tf.data.Dataset.range(first_step, np.iinfo(np.int64).max)

@@ -10,6 +10,7 @@ from jobi_tf.data.occurrences import TAIL, column
 from jobi_tf.errors import UsageError
 from jobi_tf.models.batch_scores import batch_scores
 from jobi_tf.models.scorers import get_scorer
+from jobi_tf.models.shared_scores import shared_scores
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -83,26 +84,39 @@ class JoBi(keras.Model):
         """Scores triples and their candidates.
 
         Args:
-            inputs: `head`, `relation`, `tail` int32 [B]; `candidates` int32 [B, n]; `head_corruptions` int32 [B], how
-                many of a row's candidates, from the left, replace its head; the others replace its tail.
+            inputs: either triples with candidates of their own: `head`, `relation`, `tail` int32 [B]; `candidates`
+                int32 [B, n]; `head_corruptions` int32 [B], how many of a row's candidates, from the left, replace its
+                head; the others replace its tail.
+                Or chunks of c triples that share candidates: `head`, `relation`, `tail` int32 [C, c]; `candidates`
+                int32 [C, n], of which the first n // 2 replace heads, the others tails.
 
         Returns:
-            `triple`, and `pair` of a joint model: float32 [B, 1 + n], scores of the triple and of its candidates.
+            `triple`, and `pair` of a joint model: scores of the triple and of its candidates, float32 [B, 1 + n] or
+            [C, c, 1 + n].
         """
-        head, relation, tail, candidates = (inputs[name] for name in ("head", "relation", "tail", "candidates"))
+        score = self._with_own_candidates if inputs["head"].shape.rank == 1 else self._with_shared_candidates
+        relations = [tf.gather(table.value, inputs["relation"]) for table in self._relation_tables()]
+        return dict(zip(("triple", "pair"), tf.unstack(score(inputs, relations), len(relations)), strict=False))
+
+    def _with_own_candidates(self, inputs: dict[str, tf.Tensor], relations: list[tf.Tensor]) -> tf.Tensor:
+        head, tail, candidates = (inputs[name] for name in ("head", "tail", "candidates"))
         batch = tf.shape(head)[0]
         # Distinct entities are gathered once for both heads, and so their gradient comes without repeated rows.
         ids, place = tf.unique(tf.concat([head, tail, tf.reshape(candidates, [-1])], 0))
-        scores = batch_scores(
+        return batch_scores(
             self._scorer,
             tf.gather(self.entity.value, ids),
-            [tf.gather(table.value, relation) for table in self._relation_tables()],
+            relations,
             place[:batch],
             place[batch : 2 * batch],
             tf.reshape(place[2 * batch :], tf.shape(candidates)),
             inputs["head_corruptions"],
         )
-        return dict(zip(("triple", "pair"), tf.unstack(scores, len(self._relation_tables())), strict=False))
+
+    def _with_shared_candidates(self, inputs: dict[str, tf.Tensor], relations: list[tf.Tensor]) -> tf.Tensor:
+        heads, tails = tf.split(inputs["candidates"], [inputs["candidates"].shape[1] // 2, -1], 1)
+        ids = inputs["head"], inputs["tail"], heads, tails
+        return shared_scores(self._scorer, relations, *(tf.gather(self.entity.value, x) for x in ids))
 
     def _relation_tables(self) -> list[keras.Variable]:
         return [self.triple_relation] + ([self.pair_relation] if self.joint else [])

@@ -1,0 +1,125 @@
+"""`jobi-tf bench`."""
+
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from jobi_tf.benchmarks.registry import BENCHMARKS
+from jobi_tf.errors import UsageError
+
+from .command import Command
+from .main import INTERRUPTED, explain
+from .start import start_tensorflow
+
+if TYPE_CHECKING:
+    from jobi_tf.benchmarks.report import Report
+
+
+@click.command(cls=Command)
+@click.option("--only", multiple=True, type=click.Choice(list(BENCHMARKS)), help="Run this benchmark; may be repeated.")
+@click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Measurements a figure.")
+@click.option("--tiny", is_flag=True, help="Run everything in a form that takes seconds and measures nothing.")
+@click.option("--peers", is_flag=True, help="Also time other libraries, in environments that are made for them.")
+@click.option(
+    "--peer-python", multiple=True, metavar="NAME=PATH", hidden=True, help="A Python that has a peer installed."
+)
+@click.option("--output", type=click.Path(path_type=Path), help="JSON file to write  [default: bench-DATE.json]")
+@click.option(
+    "--curves", type=click.Path(path_type=Path), help="Folder for growth.csv and .png  [default: that of --output]"
+)
+@click.option("--list", "list_", is_flag=True, help="List the benchmarks and do nothing.")
+def bench(
+    only: tuple[str, ...],
+    repeats: int,
+    tiny: bool,
+    peers: bool,
+    peer_python: tuple[str, ...],
+    output: Path | None,
+    curves: Path | None,
+    list_: bool,
+) -> None:
+    """Time training, ranking and loading on this machine, beside the committed figures.
+
+    Nothing else should run meanwhile. All of it takes about an hour, with the peers about two.
+    """
+    if list_:
+        for benchmark in BENCHMARKS.values():
+            click.echo(f"{benchmark.name:<11} {benchmark.description}{' (--peers)' if benchmark.on_request else ''}")
+        return
+    names = only or tuple(name for name, benchmark in BENCHMARKS.items() if not benchmark.on_request)
+    if peers:
+        names += ("peers",)
+    output = output or Path(f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    start_tensorflow()
+    from jobi_tf.benchmarks.report import Report, committed_figures
+    from jobi_tf.benchmarks.run import run
+    from jobi_tf.benchmarks.setting import Setting, work_folder
+
+    report, committed = Report(tiny), committed_figures()
+    if curves is not None:
+        curves.mkdir(parents=True, exist_ok=True)
+    status, before = 0, signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with work_folder() as work:
+            say = partial(click.echo, err=True)
+            setting = Setting(work, curves or output.parent, repeats, tiny, _pythons(peer_python), say)
+            run(names, setting, report, output, explain)
+    except KeyboardInterrupt:
+        click.echo("Interrupted; what was measured until then is kept.", err=True)
+        status = INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    _print(report, committed)
+    if report.results:
+        click.echo(f"written to {output}", err=True)
+    sys.exit(status or int(report.failed))
+
+
+def _print(report: "Report", committed: "Report | None") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from jobi_tf.benchmarks.report import COLUMNS
+
+    if not report.results:
+        return
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=_WIDE)
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
+    for column in COLUMNS:
+        table.add_column(column, justify="right" if column in ("median", "spread") else "left", overflow="fold")
+    for row in report.rows(committed):
+        table.add_row(*map(Text, row))
+    console.print(report.title(), style="bold", soft_wrap=True)
+    console.print(table)
+    for line in report.lines(committed):
+        click.echo(line)
+
+
+_WIDE = 200  # a pipe has no width of its own
+
+
+def _pythons(given: tuple[str, ...]) -> dict[str, Path]:
+    pythons = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        if name not in _PEERS or not Path(path).is_file():
+            raise UsageError(f"expected --peer-python {'|'.join(_PEERS)}=PATH of a Python, got {text!r}")
+        pythons[name] = Path(path)
+    return pythons
+
+
+_PEERS = ("pykeen", "ampligraph", "libkge")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
