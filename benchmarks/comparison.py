@@ -1,7 +1,7 @@
 """Other libraries on the same data and machine, in turns with jobi-tf."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,6 @@ from .environments import PEERS, Peer, environment
 from .figures import Figure, Ratio, Target, Unmeasured
 from .ranking import ranked
 from .setting import Setting
-from .shared import has_shared_negatives
 from .steps import Fit
 from .training import paper_settings, steps
 
@@ -54,9 +53,10 @@ class Ours:
 
     def __init__(self, setting: Setting):
         settings, graph = paper_settings(setting), setting.graph
-        self.fits = {"train": Fit(graph, steps(setting), **settings)}
-        if has_shared_negatives():
-            self.fits["train-shared"] = Fit(graph, steps(setting), negatives_mode="shared", **settings)
+        self.fits = {
+            name: Fit(graph, steps(setting), negatives_mode=mode, **settings)
+            for name, mode in (("train", "own"), ("train-shared", "shared"))
+        }
         self.triples = np.asarray(graph.test)
         self.rank = ranked(self.fits["train"].model, graph, self.triples)
         self.rates()  # the first time does not count
@@ -74,21 +74,26 @@ def compare(setting: Setting, ours: Ours, peer: Peer, python: Path) -> Iterator[
         setting.say(f"  {peer.title}, round {turn + 1} of {setting.repeats}")
         theirs_by_round.append(peer_rates(setting, peer, python))
         ours_by_round.append(ours.rates())
-    for name in theirs_by_round[0]:
+    for name, beside in pairs(theirs_by_round[0]):
         theirs = [rates[name] for rates in theirs_by_round]
-        ratio = None
-        if name in ours_by_round[0]:
-            own = [rates[name] for rates in ours_by_round]
-            ratio = Ratio.pairwise(f"jobi-tf's {OURS[name]} / {peer.title}", own, theirs)
+        own = [rates[beside] for rates in ours_by_round]
         yield Figure(
-            f"peers/{peer.name}-{name}",
+            f"peers/{peer.name}-{beside}",
             f"{peer.title} {WHAT[name]}",
             "triples/s",
             theirs,
             setting.graph.name,
-            ratio,
-            TARGETS.get((peer.name, name)) if ratio else None,
+            Ratio.pairwise(f"jobi-tf's {OURS[beside]} / {peer.title}", own, theirs),
+            TARGETS.get((peer.name, name)) if beside == name else None,
         )
+
+
+def pairs(theirs: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yields what a peer timed with what of ours it is divided by; shared negatives beside own, if it has no others."""
+    for name in theirs:
+        yield name, name
+        if name == "train" and "train-shared" not in theirs:
+            yield name, "train-shared"
 
 
 def peer_rates(setting: Setting, peer: Peer, python: Path) -> dict[str, float]:

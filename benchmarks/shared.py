@@ -2,24 +2,14 @@
 
 from collections.abc import Iterator
 
-from jobi_tf.training.config import TrainConfig
-
-from .figures import Figure, Ratio, Unmeasured
+from .figures import Figure, Ratio
 from .setting import Setting
 from .steps import Fit, alternate
 from .training import paper_settings, steps
 
 
-def has_shared_negatives() -> bool:
-    """Tells whether this version of jobi-tf has them."""
-    return "negatives_mode" in TrainConfig.model_fields
-
-
-def shared(setting: Setting) -> Iterator[Figure | Unmeasured]:
+def shared(setting: Setting) -> Iterator[Figure]:
     """Times JoBi with shared negatives and with own ones in turns."""
-    if not has_shared_negatives():
-        yield Unmeasured("shared/joint", "this version has no shared negatives")
-        return
     graph = setting.graph
     fits = {
         mode: Fit(graph, steps(setting), negatives_mode=mode, **paper_settings(setting)) for mode in ("own", "shared")

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.training.assembly import batch_size, build_batches, build_model
+from jobi_tf.training.assembly import build_batches, build_model, completed
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.memory import keep_memory
 
@@ -44,8 +44,8 @@ class Fit:
 
     def __init__(self, graph: Graph, steps: int, **settings: Any):
         keep_memory()  # as training does
-        self.config = TrainConfig.create({"dataset": graph.name, **settings})
-        self.batch = batch_size(self.config, graph)
+        self.config = completed(TrainConfig.create({"dataset": graph.name, **settings}), graph)
+        self.batch = self.config.batch_size or 0
         self.steps = steps
         self.model = build_model(self.config, graph)
         self.batches = build_batches(self.config, graph)

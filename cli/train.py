@@ -171,6 +171,7 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     heads = "triple and pair head" if config.joint else "triple head"
     entities, relations = graph.num_entities * model.width, graph.num_relations * model.width * (1 + config.joint)
     negatives = f"{config.negatives} negatives a triple" + (", known ones left out" if config.filter_negatives else "")
+    negatives += f", shared by {config.chunk} triples" if config.negatives_mode == "shared" else ""
     pair = f", alpha {config.alpha:g}" if config.joint else ""
     ranked = f"ranked every {config.eval_every}, patience {config.patience}" if config.eval_every else "never ranked"
     tables = training.strategy.experimental_local_results(model.entity.value)

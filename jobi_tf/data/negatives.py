@@ -3,11 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import SIDES, TAIL, Occurrences, column, triple_keys
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, column, triple_keys
 from jobi_tf.errors import UsageError
 
 IGNORED = -1
-LARGEST_BITMAP = 2**28  # bits: 32 MB
+LARGEST_BITMAP = 2**28  # bits: 32 MB; a power of two
 
 
 def contains(sorted_keys: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
@@ -26,7 +26,10 @@ def contains(sorted_keys: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
 
 
 class Membership:
-    """A set of keys to look up in graph: one bit for each possible key where that is small, else by bisection.
+    """A set of keys to look up in graph.
+
+    Holds one bit for each possible key; where those are too many, one for each hash of a key, and looks up by bisection
+    what the hashes let through.
 
     Args:
         keys: int64 [K], ascending, distinct.
@@ -34,22 +37,34 @@ class Membership:
     """
 
     def __init__(self, keys: np.ndarray, size: int):
+        self._exact = size <= LARGEST_BITMAP
         # Constants made here, outside any graph, are captured by it instead of being copied into its definition.
-        self._bits = size <= LARGEST_BITMAP
-        if self._bits:
-            table = np.zeros(-(-size // 8), np.uint8)
-            np.bitwise_or.at(table, keys >> 3, np.left_shift(1, keys & 7).astype(np.uint8))
-            self._table = tf.constant(table)
-        else:
-            self._table = tf.constant(keys, tf.int64)
+        self._keys = None if self._exact or not len(keys) else tf.constant(keys, tf.int64)
+        places = keys if self._exact else _hash(keys)
+        bits = np.zeros(-(-min(size, LARGEST_BITMAP) // 8), np.uint8)
+        np.bitwise_or.at(bits, places >> 3, np.left_shift(1, places & 7).astype(np.uint8))
+        self._bits = tf.constant(bits)
 
     def __call__(self, keys: tf.Tensor) -> tf.Tensor:
         """Returns int8, of the shape of `keys` (int64): 1 for a key of the set, else 0."""
-        if not self._bits:
-            return tf.cast(contains(self._table, keys), tf.int8)
-        byte = tf.gather(self._table, tf.bitwise.right_shift(keys, 3))
-        bit = tf.bitwise.right_shift(byte, tf.cast(tf.bitwise.bitwise_and(keys, 7), tf.uint8))
-        return tf.cast(tf.bitwise.bitwise_and(bit, 1), tf.int8)
+        places = keys if self._exact else _hash(keys)
+        byte = tf.gather(self._bits, tf.bitwise.right_shift(places, 3))
+        bit = tf.bitwise.right_shift(byte, tf.cast(tf.bitwise.bitwise_and(places, 7), tf.uint8))
+        found = tf.cast(tf.bitwise.bitwise_and(bit, 1), tf.int8)
+        if self._keys is None:
+            return found
+        maybe = tf.where(found)
+        verified = tf.cast(contains(self._keys, tf.gather_nd(keys, maybe)), tf.int8)
+        return tf.scatter_nd(maybe, verified, tf.shape(found, tf.int64))
+
+
+def _hash(keys):  # type: ignore[no-untyped-def]  # a NumPy array or a tensor, int64
+    """Multiplies by 2⁶⁴ over the golden ratio and keeps the highest bits: keys side by side end up far apart."""
+    product, shift = keys * np.int64(-7046029254386353131), 64 - LARGEST_BITMAP.bit_length() + 1
+    mask = LARGEST_BITMAP - 1
+    if isinstance(product, np.ndarray):
+        return (product >> shift) & mask
+    return tf.bitwise.bitwise_and(tf.bitwise.right_shift(product, shift), tf.constant(mask, tf.int64))
 
 
 class NegativeSampler:
@@ -82,7 +97,10 @@ class NegativeSampler:
         self._offsets = tf.constant(occurrences.seen.offsets, tf.int64)
         self._seen = tf.constant(occurrences.seen.entities, tf.int32)
         self._pairs = Membership(occurrences.keys(), len(SIDES) * self.num_relations * self.num_entities)
-        self._known = None if train is None else tf.constant(np.sort(self._triple_keys(*train.T.astype(np.int64))))
+        self._known = None
+        if train is not None:
+            keys = np.unique(self._triple_keys(*train.T.astype(np.int64)))
+            self._known = Membership(keys, self.num_entities**2 * self.num_relations)
 
     def corrupt(self, triples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Draws the negatives of `triples`.
@@ -103,48 +121,42 @@ class NegativeSampler:
         counts = tf.fill(shape[:1], float(self.negatives))
         head_corruptions = tf.random.stateless_binomial(shape[:1], coins, counts, 0.5, tf.int32)
         tails = tf.range(self.negatives) >= head_corruptions[:, None]  # [B, n], where the tail is replaced
-        # 63 random bits a candidate: 32 for its place in the list it is drawn from, 31 for whether the draw is biased.
-        bits = tf.random.stateless_uniform(shape, draws, None, None, tf.int64)
-        fraction = tf.bitwise.bitwise_and(bits, 0xFFFFFFFF)
-        biased = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 32), 0x7FFFFFFF) < round(self.p * 2**31)
-
-        rows = tf.cast(triples[:, 1:2], tf.int64) + self.num_relations * tf.range(len(SIDES), dtype=tf.int64)  # [B, 2]
-        starts, stops = tf.gather(self._offsets, rows), tf.gather(self._offsets, rows + 1)
-        row, start, count = (tf.where(tails, x[:, 1:], x[:, :1]) for x in (rows, starts, stops - starts))  # [B, n]
-        seen = tf.gather(self._seen, start + tf.bitwise.right_shift(fraction * count, 32))
-        drawn = tf.cast(tf.bitwise.right_shift(fraction * self.num_entities, 32), tf.int32)
-        candidates = tf.where(biased, seen, drawn)
+        row = self._row(triples[:, 1:2], tails)
+        candidates = self._draw(row, draws)
         pair_labels = self._pairs(row * self.num_entities + tf.cast(candidates, tf.int64))
         return candidates, head_corruptions, self._triple_labels(triples, candidates, tails), pair_labels
 
     def corrupt_shared(self, triples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Draws negatives that the triples of a chunk share.
 
+        Half of them replace heads. A biased one is drawn for the relation of any triple of the chunk.
+
         Args:
             triples: C chunks of c triples, int32 [C, c, 3].
             seed: int [2]; equal seeds give equal draws.
 
         Returns:
-            candidates: int32 [C, n]; the first n // 2 replace heads, the others tails. A biased one is drawn for the
-                relation of some triple of the chunk.
+            candidates: int32 [C, n]; the first n // 2 replace heads, the others tails.
             triple_labels: int8 [C, c, n], as of `corrupt`.
-            pair_labels: int8 [C, c, n].
+            pair_labels: int8 [C, c, n], as of `corrupt`, of each candidate with each triple's relation.
         """
-        chunks, size = tf.unstack(tf.shape(triples)[:2])
+        shape = tf.stack([tf.shape(triples)[0], self.negatives])
         choices, draws = tf.unstack(tf.random.split(seed, 2))
         tails = tf.range(self.negatives) >= self.negatives // 2  # [n]
-        chosen = tf.random.stateless_uniform([chunks, self.negatives], choices, 0, size, tf.int32)
-        relation = tf.cast(tf.gather(triples[:, :, 1], chosen, batch_dims=1), tf.int64)  # [C, n]
-        offset = tf.where(tails, tf.constant(self.num_relations, tf.int64), 0)
-        candidates = self._draw(relation + offset, draws)
-        row = tf.cast(triples[:, :, 1:2], tf.int64) + offset  # [C, c, n]
-        everywhere = tf.broadcast_to(candidates[:, None, :], tf.shape(row))
+        chosen = tf.random.stateless_uniform(shape, choices, 0, tf.shape(triples)[1], tf.int32)
+        candidates = self._draw(self._row(tf.gather(triples[:, :, 1], chosen, batch_dims=1), tails), draws)
+        row = self._row(triples[:, :, 1:2], tails)  # [C, c, n]
+        everywhere = tf.broadcast_to(candidates[:, None], tf.shape(row))
         pair_labels = self._pairs(row * self.num_entities + tf.cast(everywhere, tf.int64))
-        flat = [tf.reshape(x, [chunks * size, -1]) for x in (triples, everywhere)]
-        triple_labels = tf.reshape(self._triple_labels(*flat, tails[None]), tf.shape(row))
-        return candidates, triple_labels, pair_labels
+        return candidates, self._triple_labels(triples, everywhere, tails), pair_labels
+
+    def _row(self, relation: tf.Tensor, tails: tf.Tensor) -> tf.Tensor:
+        """Returns the row of `Occurrences.seen`, int64, of relations on a side: the tail's where `tails`."""
+        return tf.cast(relation, tf.int64) + tf.where(tails, tf.constant(self.num_relations, tf.int64), 0)
 
     def _draw(self, row: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Returns an entity for each row of `Occurrences.seen`: with probability p one of that row, else any."""
+        # 63 random bits a candidate: 32 for its place in the list it is drawn from, 31 for whether the draw is biased.
         bits = tf.random.stateless_uniform(tf.shape(row), seed, None, None, tf.int64)
         fraction = tf.bitwise.bitwise_and(bits, 0xFFFFFFFF)
         biased = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 32), 0x7FFFFFFF) < round(self.p * 2**31)
@@ -157,9 +169,9 @@ class NegativeSampler:
         if self._known is None:
             return tf.zeros(tf.shape(candidates), tf.int8)
         candidates = tf.cast(candidates, tf.int64)
-        head, relation, tail = (tf.cast(triples[:, i : i + 1], tf.int64) for i in (column(0), 1, column(TAIL)))
+        head, relation, tail = (tf.cast(triples[..., i : i + 1], tf.int64) for i in (column(HEAD), 1, column(TAIL)))
         keys = self._triple_keys(tf.where(tails, head, candidates), relation, tf.where(tails, candidates, tail))
-        return tf.where(contains(self._known, keys), tf.constant(IGNORED, tf.int8), tf.constant(0, tf.int8))
+        return IGNORED * self._known(keys)
 
     def _triple_keys(self, head, relation, tail):  # type: ignore[no-untyped-def]  # NumPy arrays or tensors, int64
         return triple_keys(head, relation, tail, self.num_entities, self.num_relations)

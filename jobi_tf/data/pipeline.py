@@ -12,19 +12,27 @@ def default_batch_size(triples: int) -> int:
     return min(triples, max(50, min(1000, triples // 100)))
 
 
-def steps_per_epoch(triples: int, batch_size: int) -> int:
+def steps_per_epoch(triples: int, batch_size: int, chunk: int | None = None) -> int:
     """Returns the number of full batches in `triples` training triples; at least 1.
 
     Raises:
-        UsageError: the batch is larger than the training split.
+        UsageError: the batch is larger than the training split, or no whole number of chunks.
     """
     if not 1 <= batch_size <= triples:
         raise UsageError(f"expected a batch size from 1 to the {triples:,} training triples, got {batch_size:,}")
+    if chunk and batch_size % chunk:
+        raise UsageError(f"expected a batch size that is a multiple of a chunk's {chunk} triples, got {batch_size:,}")
     return triples // batch_size
 
 
 def training_batches(
-    train: np.ndarray, sampler: NegativeSampler, batch_size: int, joint: bool, seed: int, first_step: int = 0, chunk: int | None = None
+    train: np.ndarray,
+    sampler: NegativeSampler,
+    batch_size: int,
+    joint: bool,
+    seed: int,
+    first_step: int = 0,
+    chunk: int | None = None,
 ) -> tf.data.Dataset:
     """Returns the endless stream of training batches, from step `first_step` on.
 
@@ -39,13 +47,25 @@ def training_batches(
         joint: also give the labels of the pair head.
         seed: seed of shuffles and draws.
         first_step: number of batches to leave out at the start.
+        chunk: c, so many triples share their negatives; without it each has its own. The triples of a batch are then
+            sorted by relation, so that chunks are of one relation, or of few; the same triples make a batch.
 
     Returns:
-        A dataset of `(inputs, labels)`:
+        A dataset of `(inputs, labels)`. With negatives of their own:
             inputs: `head`, `relation`, `tail` int32 [B]; `candidates` int32 [B, n]; `head_corruptions` int32 [B].
             labels: `triple`, and `pair` where joint: int8 [B, 1 + n], of the positive and then its candidates.
+        With shared ones, in B / c chunks:
+            inputs: `head`, `relation`, `tail` int32 [B / c, c]; `candidates` int32 [B / c, n].
+            labels: `triple`, and `pair` where joint: int8 [B / c, c, 1 + n].
+
+    Raises:
+        UsageError: the batch is larger than the training split, or no whole number of chunks.
     """
-    per_epoch = steps_per_epoch(len(train), batch_size)
+    per_epoch = steps_per_epoch(len(train), batch_size, chunk)
+    if chunk and batch_size % chunk:
+        raise UsageError(
+            f"expected a batch size that is a multiple of the {chunk} triples of a chunk, got {batch_size}"
+        )
     triples = tf.constant(train, tf.int32)
     shuffles, corruptions = tf.unstack(tf.random.split(tf.constant([seed, 0], tf.int64), 2))
 
@@ -55,16 +75,14 @@ def training_batches(
         index = tf.random.experimental.index_shuffle(positions, tf.random.fold_in(shuffles, epoch), len(train) - 1)
         rows = tf.gather(triples, index)
         draws = tf.random.fold_in(corruptions, step)
+        inputs = {}
         if chunk:
-            rows = tf.gather(rows, tf.argsort(rows[:, 1], stable=True))
-            rows = tf.reshape(rows, [batch_size // chunk, chunk, 3])
-            candidates, triple_labels, pair_labels = sampler.corrupt_shared(rows, draws)
-            more = {"candidates": candidates}
+            by_relation = tf.gather(rows, tf.argsort(rows[:, 1], stable=True))
+            rows = tf.reshape(by_relation, [batch_size // chunk, chunk, 3])
+            inputs["candidates"], triple_labels, pair_labels = sampler.corrupt_shared(rows, draws)
         else:
-            candidates, head_corruptions, triple_labels, pair_labels = sampler.corrupt(rows, draws)
-            more = {"candidates": candidates, "head_corruptions": head_corruptions}
-        inputs = {name: rows[..., i] for i, name in enumerate(("head", "relation", "tail"))}
-        inputs |= more
+            inputs["candidates"], inputs["head_corruptions"], triple_labels, pair_labels = sampler.corrupt(rows, draws)
+        inputs |= {name: rows[..., i] for i, name in enumerate(("head", "relation", "tail"))}
         positive = tf.ones([*rows.shape[:-1], 1], tf.int8)
         labels = {"triple": tf.concat([positive, triple_labels], -1)}
         if joint:

@@ -6,20 +6,40 @@ import tensorflow as tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.negatives import NegativeSampler
 from jobi_tf.data.occurrences import Occurrences
-from jobi_tf.data.pipeline import default_batch_size, training_batches
+from jobi_tf.data.pipeline import default_batch_size, steps_per_epoch, training_batches
+from jobi_tf.errors import UsageError
 from jobi_tf.losses import SampledSoftmax
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.optimizers import LazyAdam
 from jobi_tf.training.config import TrainConfig
 
+LEARNING_RATES = {"own": 0.0008, "shared": 0.0012}
 
-def batch_size(config: TrainConfig, graph: Graph) -> int:
-    """Returns the number of triples in a batch, over all devices."""
-    return config.batch_size or default_batch_size(len(graph.train))
+
+def completed(config: TrainConfig, graph: Graph) -> TrainConfig:
+    """Fills in the settings whose defaults hang on others or on the graph.
+
+    Raises:
+        UsageError: there is no batch of that size, or too few negatives to share.
+    """
+    chunk = shared_by(config)
+    size = config.batch_size or default_batch_size(len(graph.train))
+    if chunk and not config.batch_size:
+        size = max(chunk, size - size % chunk)
+    steps_per_epoch(len(graph.train), size, chunk)
+    if chunk and config.negatives < 2:
+        raise UsageError("expected at least 2 negatives where they are shared, one for each side, got 1")
+    return config.replace(batch_size=size, learning_rate=config.learning_rate or LEARNING_RATES[config.negatives_mode])
+
+
+def shared_by(config: TrainConfig) -> int | None:
+    """Returns the number of triples that share their negatives; None if each has its own."""
+    return config.chunk if config.negatives_mode == "shared" else None
 
 
 def build_model(config: TrainConfig, graph: Graph) -> JoBi:
     """Makes a model and compiles it; call it inside the strategy's scope."""
+    config = completed(config, graph)
     model = JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, config.joint, config.seed)
     compile_model(model, config)
     return model
@@ -43,7 +63,8 @@ def compile_model(model: JoBi, config: TrainConfig) -> None:
 
 def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.data.Dataset:
     """Returns the endless stream of batches of `graph.train`, from step `first_step` on; see `training_batches`."""
+    size = completed(config, graph).batch_size or 0
     occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
     filtered = graph.train if config.filter_negatives else None
     sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)
-    return training_batches(graph.train, sampler, batch_size(config, graph), config.joint, config.seed, first_step)
+    return training_batches(graph.train, sampler, size, config.joint, config.seed, first_step, shared_by(config))

@@ -33,8 +33,17 @@ class TrainConfig(BaseModel):
         None, ge=1, description="triples a step, over all devices (default: 1000, fewer for small graphs)"
     )
     negatives: int = Field(50, ge=1, description="negatives a triple")
+    negatives_mode: Literal["own", "shared"] = Field(
+        "own", description="negatives of each triple's own, or shared by the triples of a chunk, which is faster"
+    )
+    chunk: int = Field(10, ge=1, description="triples that share their negatives, where they are shared")
     filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")
-    learning_rate: float = Field(0.0008, gt=0, allow_inf_nan=False, description="learning rate of Adam")
+    learning_rate: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="learning rate of Adam (default: 0.0008; 0.0012 for shared negatives)",
+    )
     epochs: int = Field(100, ge=1, description="most epochs to train")
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never")
     patience: int = Field(2, ge=1, description="rankings without a better Hits@10 until training stops")

@@ -13,7 +13,7 @@ from jobi_tf.data.pipeline import steps_per_epoch
 from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.training.assembly import batch_size, build_batches, build_model
+from jobi_tf.training.assembly import build_batches, build_model, completed, shared_by
 from jobi_tf.training.callbacks import (
     Callbacks,
     Checkpoint,
@@ -72,15 +72,13 @@ def train(
             header=config.header,
             seed=config.seed,
         )
-    size = batch_size(config, graph)
-    steps_per_epoch(len(graph.train), size)  # refuses before a folder is made
-    config = config.replace(batch_size=size)
+    config = completed(config, graph)
     if config.eval_every and not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, found none: train without by eval_every 0")
     folder = RunFolder(Path(config.run_dir) if config.run_dir else _new_run_dir(graph.name))
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UsageError(f"expected a new or empty folder for the run, {folder.path} holds files already")
-    strategy = _shared_evenly(size, strategy_for(config.devices, config.logical_devices))
+    strategy = _shared_evenly(config, strategy_for(config.devices, config.logical_devices))
     with strategy.scope():
         model = build_model(config, graph)
     folder.path.mkdir(parents=True, exist_ok=True)
@@ -121,7 +119,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
         raise UsageError(
             f"expected {state['epoch']} epochs at least, which {folder.path} has done, got {config.epochs}"
         )
-    strategy = _shared_evenly(batch_size(config, graph), strategy_for(config.devices, config.logical_devices))
+    strategy = _shared_evenly(config, strategy_for(config.devices, config.logical_devices))
     with strategy.scope():
         model = load_model(checkpoints[-1] / "model.keras", compile=True)
     folder.write_config(config)
@@ -137,7 +135,7 @@ def _fit(
     callbacks: Callbacks,
     state: dict[str, Any],
 ) -> Run:
-    size = batch_size(config, graph)
+    size = config.batch_size or 0
     steps = steps_per_epoch(len(graph.train), size)
     done = state.pop("epoch")
     finished = state.pop("finished", False) and state["waited"] >= config.patience
@@ -175,10 +173,12 @@ def _fit(
     return load_run(folder.path)
 
 
-def _shared_evenly(size: int, strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
-    if size % strategy.num_replicas_in_sync:
+def _shared_evenly(config: TrainConfig, strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
+    devices, whole = strategy.num_replicas_in_sync, shared_by(config) or 1
+    if (config.batch_size or 0) % (devices * whole):
+        of_chunks = f", in chunks of {whole}," if whole > 1 else ","
         raise UsageError(
-            f"expected a batch size that {strategy.num_replicas_in_sync} devices can share evenly, got {size}"
+            f"expected a batch size that {devices} devices can share evenly{of_chunks} got {config.batch_size}"
         )
     return strategy
 

@@ -18,19 +18,19 @@ from jobi_tf.benchmarks.registry import BENCHMARKS
 from jobi_tf.benchmarks.report import COLUMNS, Report
 from jobi_tf.benchmarks.run import run
 from jobi_tf.benchmarks.setting import Setting
-from jobi_tf.benchmarks.shared import has_shared_negatives
 from jobi_tf.errors import DataError, JobiError, UsageError
 
 FIGURES = {
     "training": {"joint", "plain", "step", "sampler"},
-    "shared": {"joint"} if has_shared_negatives() else set(),
-    "scale": {"step"},
+    "shared": {"joint"},
+    "quality": {"time"},
+    "scale": {"own", "shared"},
     "ranking": {"product", "rank"},
     "data": {"open", "prepare", "prepare-memory", "open-large"},
     "large": {"epoch", "memory", "memory-training", "rank", "filter"},
     "growth": {"entities"},
     "memory": {"resident", "growth"},
-    "peers": {"pykeen-train", "pykeen-rank", "ampligraph-train", "ampligraph-rank", "libkge-train", "libkge-rank"},
+    "peers": {f"{peer}-{what}" for peer in PEERS for what in ("train", "train-shared", "rank")},
 }
 
 

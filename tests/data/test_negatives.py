@@ -3,7 +3,8 @@ import pytest
 import tensorflow as tf
 from scipy.stats import binom, chisquare
 
-from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data import negatives as negatives_module
+from jobi_tf.data.negatives import Membership, NegativeSampler
 from jobi_tf.data.occurrences import Occurrences
 from jobi_tf.errors import UsageError
 from tests.graphs import random_triples
@@ -152,3 +153,55 @@ def test_probabilities_outside_are_refused(p):
 def test_no_negatives_are_refused():
     with pytest.raises(UsageError, match="at least 1 negative a triple, got 0"):
         sampler(0, 0.3)
+
+
+def draw_shared(chunks, negatives=7, p=0.3, seed=SEED, **options):
+    """Returns candidates [C, n], triple labels and pair labels [C, c, n], of chunks of triples [C, c, 3]."""
+    return [x.numpy() for x in sampler(negatives, p, **options).corrupt_shared(tf.constant(chunks), seed)]
+
+
+def chunks_of(size):
+    return TRIPLES[: len(TRIPLES) // size * size].reshape(-1, size, 3)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("column", [0, 2])
+def test_shared_draws_are_uniform_over_all_or_over_those_seen_with_a_relation_of_the_chunk(p, column):
+    chunk = np.stack([TRIPLES[TRIPLES[:, 1] == relation][0] for relation in (0, 0, 3)])
+    candidates, _, _ = draw_shared(np.repeat(chunk[None], 3000, 0), negatives=21, p=p)
+    half = candidates[:, :10] if column == 0 else candidates[:, 10:]
+    shares = np.full(ENTITIES, (1 - p) / ENTITIES)
+    for triple in chunk:
+        shares[seen(triple[1], column)] += p / 3 / len(seen(triple[1], column))
+    assert fits(np.bincount(half.ravel(), minlength=ENTITIES), shares)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_shared_labels_equal_brute_force(filtered):
+    chunks = chunks_of(3)
+    candidates, triple_labels, pair_labels = draw_shared(chunks, filtered=filtered)
+    known = set(map(tuple, TRIPLES.tolist()))
+    for chunk, triple in np.ndindex(chunks.shape[:2]):
+        h, r, t = chunks[chunk, triple].tolist()
+        for i, candidate in enumerate(candidates[chunk].tolist()):
+            column, corrupted = (0, (candidate, r, t)) if i < 3 else (2, (h, r, candidate))
+            assert pair_labels[chunk, triple, i] == (candidate in seen(r, column))
+            assert triple_labels[chunk, triple, i] == (-1 if filtered and corrupted in known else 0)
+    assert pair_labels.any()
+    assert not pair_labels.all()
+    assert (triple_labels < 0).any() == filtered
+
+
+@pytest.mark.parametrize("size", [1, 64, 2**10])
+def test_membership_is_exact_with_a_bit_for_each_key_or_for_each_hash(size, monkeypatch):
+    keys = np.unique(np.random.default_rng(0).integers(2**40, size=30)) if size > 64 else np.arange(0, size, 3)
+    asked = np.concatenate([keys, keys + 1, np.random.default_rng(1).integers(keys.max() + 2, size=500)])
+    for largest in (2**6, 2**8):  # so few bits that hashes collide
+        monkeypatch.setattr(negatives_module, "LARGEST_BITMAP", largest)
+        found = Membership(keys, int(keys.max()) + 2)(tf.constant(asked.reshape(-1, 1), tf.int64)).numpy()
+        assert found.shape == (len(asked), 1)
+        assert (found[:, 0] == np.isin(asked, keys)).all()
+
+
+def test_membership_of_nothing():
+    assert not Membership(np.empty(0, np.int64), 2**40)(tf.constant([0, 5], tf.int64)).numpy().any()

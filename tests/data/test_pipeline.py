@@ -10,9 +10,9 @@ from tests.graphs import random_graph
 GRAPH = random_graph(train=60)
 
 
-def stream(count, batch_size=10, seed=0, first_step=0, joint=True, train=GRAPH.train):
+def stream(count, batch_size=10, seed=0, first_step=0, joint=True, train=GRAPH.train, chunk=None):
     occurrences = Occurrences.from_triples(train, GRAPH.num_entities, GRAPH.num_relations)
-    batches = training_batches(train, NegativeSampler(occurrences, 4, 0.5), batch_size, joint, seed, first_step)
+    batches = training_batches(train, NegativeSampler(occurrences, 4, 0.5), batch_size, joint, seed, first_step, chunk)
     return list(batches.take(count).as_numpy_iterator())
 
 
@@ -97,3 +97,25 @@ def test_a_batch_size_out_of_range_is_refused(batch_size):
 def test_default_batch_size(triples, size):
     assert default_batch_size(triples) == size
     assert steps_per_epoch(triples, size) >= 1
+
+
+def test_chunks_hold_the_same_triples_as_batches_do_by_relation():
+    for own, (inputs, labels) in zip(stream(12), stream(12, chunk=5), strict=True):
+        assert inputs["head"].shape == inputs["relation"].shape == inputs["tail"].shape == (2, 5)
+        assert inputs["candidates"].shape == (2, 4)
+        assert labels["triple"].shape == labels["pair"].shape == (2, 5, 5)
+        assert (labels["triple"][..., 0] == 1).all()
+        assert (labels["pair"][..., 0] == 1).all()
+        flat = {name: inputs[name].reshape(-1) for name in ("head", "relation", "tail")}
+        assert (np.diff(flat["relation"]) >= 0).all()
+        assert sorted(triples([(flat, None)])) == sorted(triples([own]))
+
+
+def test_a_stream_of_chunks_goes_on_at_any_step():
+    for a, b in zip(stream(9, chunk=2)[4:], stream(5, chunk=2, first_step=4), strict=True):
+        assert equal(a, b)
+
+
+def test_a_batch_of_no_whole_number_of_chunks_is_refused():
+    with pytest.raises(UsageError, match="a multiple of a chunk's 4 triples, got 10"):
+        stream(1, chunk=4)

@@ -22,6 +22,7 @@ def test_twenty_steps_on_two_devices_give_the_weights_of_one(found):
     assert found["moved"] > 0.05
     assert found["weights"] < 1e-5
     assert found["gap_between_replicas"] == 0
+    assert found["shared"] < 1e-5
 
 
 def test_and_its_metrics(found):
@@ -43,4 +44,5 @@ def test_ranks_on_two_devices_are_those_of_one(found):
 
 def test_a_batch_that_two_devices_cannot_share_is_refused_and_leaves_nothing(found):
     assert "expected a batch size that 2 devices can share evenly, got 25" in found["refused"]
+    assert "2 devices can share evenly, in chunks of 5, got 15" in found["refused_chunks"]
     assert not found["odd"]

@@ -8,7 +8,9 @@ import pytest
 import jobi_tf
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.evaluation.evaluate import evaluate
+from jobi_tf.training.assembly import completed
 from jobi_tf.training.callbacks import EarlyStopping
+from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
 from tests.graphs import random_graph
 
@@ -157,6 +159,24 @@ def test_a_loss_that_is_not_finite_stops_with_a_word(tmp_path):
         train(tmp_path / "run", learning_rate=1e30)
 
 
+def test_a_run_with_shared_negatives_is_resumed_and_repeated_exactly(tmp_path):
+    settings = {"negatives_mode": "shared", "chunk": 5, "filter_negatives": True, "learning_rate": 0.05}
+    train(tmp_path / "whole", **settings)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", **settings, callbacks=[Interrupt("within an epoch", 3)])
+    jobi_tf.resume(tmp_path / "run")
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+    assert all(b["loss"] < a["loss"] for a, b in pairwise(rows(tmp_path / "whole")))
+
+
+def test_defaults_that_hang_on_others(tmp_path):
+    plain = {"dataset": "x", "epochs": 1}
+    own, shared = (completed(TrainConfig.create(plain | more), GRAPH) for more in ({}, {"negatives_mode": "shared"}))
+    assert (own.learning_rate, shared.learning_rate) == (0.0008, 0.0012)
+    few = TrainConfig.create(plain | {"negatives_mode": "shared", "chunk": 7})
+    assert (own.batch_size, completed(few, GRAPH).batch_size) == (50, 49)
+
+
 def test_loss_goes_down(run):
     losses = [row["loss"] for row in rows(run.path)]
     assert all(b < a for a, b in pairwise(losses))
@@ -166,6 +186,9 @@ def test_loss_goes_down(run):
     ("settings", "words"),
     [
         ({"batch_size": 201}, "a batch size from 1 to the 200 training triples, got 201"),
+        ({"negatives_mode": "shared", "chunk": 20}, "a multiple of a chunk's 20 triples, got 50"),
+        ({"negatives_mode": "shared", "negatives": 1}, "at least 2 negatives where they are shared, .*, got 1"),
+        ({"negatives_mode": "ours"}, "expected negatives_mode to be 'own' or 'shared', got 'ours'"),
         ({"p": 1.5}, "expected p to be less than or equal to 1, got 1.5"),
         ({"dim": 0}, "expected dim to be greater than or equal to 1, got 0"),
         ({"seed": 2**63}, "expected seed to be less than"),

@@ -61,6 +61,14 @@ try:
 except UsageError as error:
     refused = str(error)
 
+in_chunks = {"negatives_mode": "shared", "chunk": 5}
+shared = [train(f"shared-{devices}", devices=devices, **in_chunks)[0] for devices in ("0", "0,1")]
+try:
+    train("odd", batch_size=15, **in_chunks)
+    refused_chunks = ""
+except UsageError as error:
+    refused_chunks = str(error)
+
 known = KnownAnswers.of_graph(graph, ["train", "valid", "test"])
 strategy = strategy_for(logical_devices=2)
 with strategy.scope():
@@ -78,7 +86,9 @@ print(
             "moved": float(abs(one.model.entity.numpy() - alone.entity.numpy()).max()),
             "rows": [[{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in rows]
                      for rows in (one_rows, both_rows)],
+            "shared": gap(*shared),
             "refused": refused,
+            "refused_chunks": refused_chunks,
             "odd": (folder / "odd").exists(),
             "ranks_equal": all(
                 np.array_equal(a.greater, b.greater) and np.array_equal(a.equal, b.equal) for a, b in ranks
