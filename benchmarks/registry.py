@@ -42,10 +42,10 @@ BENCHMARKS = {
         Benchmark("quality", "time to a validation Hits@10 with shared and with own negatives"),
         Benchmark("scale", "a training step with 1,900,000 entities against one with 14,541"),
         Benchmark("ranking", "filtered ranking of the test split against one bare matrix product"),
+        Benchmark("peers", "PyKEEN, AmpliGraph and LibKGE beside jobi-tf, in turns", "comparison", on_request=True),
         Benchmark("data", "opening prepared graphs; preparing 19.3 million triples of text"),
         Benchmark("large", "an epoch, the memory and the ranking of 1.9 million entities, 19.3 million triples"),
         Benchmark("growth", "time and memory of a step against entities, triples, negatives, batch and d"),
         Benchmark("memory", "resident memory over 20 epochs"),
-        Benchmark("peers", "PyKEEN, AmpliGraph and LibKGE beside jobi-tf, in turns", "comparison", on_request=True),
     )
 }

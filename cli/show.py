@@ -36,7 +36,8 @@ def print_table(columns: Sequence["str | Column"], rows: Sequence[Sequence[str]]
     if console.is_terminal:
         console.print(table)
         return
-    with console.capture() as captured:  # a pipe has no width, and cut names are of no use to who reads it
-        console.print(table, width=100_000)
+    console.width = 100_000  # a pipe has no width, and cut names are of no use to who reads it
+    with console.capture() as captured:
+        console.print(table)
     for line in captured.get().splitlines():
         click.echo(line.rstrip())
