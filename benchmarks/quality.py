@@ -7,6 +7,7 @@ from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.data.pipeline import steps_per_epoch
 from jobi_tf.evaluation.ranker import Ranker
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
+from jobi_tf.training.assembly import build_batches
 
 from .figures import Figure, Ratio, Target, Unmeasured
 from .setting import Setting
@@ -45,9 +46,10 @@ def seconds_to_reach(hits: float, mode: str, setting: Setting) -> float | None:
     """Returns the seconds of training until Hits@10 is `hits`, interpolated between epochs; None if it never is."""
     graph, settings = setting.graph, paper_settings(setting)
     fit = Fit(graph, steps_per_epoch(len(graph.train), settings["batch_size"]), negatives_mode=mode, **settings)
-    ranker = Ranker(fit.model, KnownAnswers.of_graph(graph, SPLITS))
+    ranker = Ranker(fit.model, KnownAnswers.of_graph(graph, SPLITS, graph.valid))
     total = before = 0.0
     for epoch in range(1, MOST_EPOCHS + 1):
+        fit.batches = build_batches(fit.config, graph, first_step=(epoch - 1) * fit.steps)
         seconds = fit() * fit.steps
         ranks = Ranks.concatenate([ranker.rank(graph.valid, side) for side in range(len(SIDES))])
         now = rank_metrics(ranks.ranks())["hits@10"]

@@ -53,7 +53,7 @@ def epoch(dataset: str, steps: int, ranked: int, settings: dict[str, Any]) -> di
     peak = peak_memory()
     print(f"  ranking {ranked} test triples", flush=True)
     start = time.perf_counter()
-    ranker = Ranker(fit.model, KnownAnswers.of_graph(graph, SPLITS))
+    ranker = Ranker(fit.model, KnownAnswers.of_graph(graph, SPLITS, graph.test[:ranked]))
     filtered = time.perf_counter()
     for side in range(len(SIDES)):
         ranker.rank(graph.test[:ranked], side)

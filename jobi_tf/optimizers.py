@@ -108,7 +108,9 @@ def sum_repeated(gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor]:
     number, values = tf.size(place), gradient.values
 
     def add_up() -> tf.Tensor:
-        # As a product with a sparse matrix of ones, several times faster than tf.math.unsorted_segment_sum.
+        if values.dtype not in (tf.float32, tf.float64):  # there are no sparse matrices of others
+            return tf.math.unsorted_segment_sum(values, place, tf.size(rows))
+        # As a product with a sparse matrix of ones, which is several times faster.
         where = tf.cast(tf.stack([tf.range(number), place], 1), tf.int64)
         shape = tf.cast(tf.stack([number, tf.size(rows)]), tf.int64)
         ones = tf.raw_ops.SparseTensorToCSRSparseMatrix(

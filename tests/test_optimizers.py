@@ -155,3 +155,14 @@ def test_a_restored_optimizer_goes_on_the_same():
 def test_options_that_act_on_whole_tables_are_refused(option):
     with pytest.raises(ValueError, match=f"only options that act on touched rows, got {next(iter(option))}"):
         LazyAdam(**option)
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+def test_repeated_rows_of_any_type_and_shape_are_added_up(dtype, shape):
+    values = np.arange(5 * int(np.prod(shape))).reshape(5, *shape)
+    rows, sums = sum_repeated(tf.IndexedSlices(tf.cast(values, dtype), tf.constant([7, 2, 7, 0, 2])))
+    assert sums.dtype == dtype
+    assert rows.numpy().tolist() == [7, 2, 0]
+    expected = [values[0] + values[2], values[1] + values[4], values[3]]
+    np.testing.assert_array_equal(tf.cast(sums, tf.float64), np.array(expected, float))

@@ -124,7 +124,7 @@ def evaluate(
         raise DataError(f"expected triples in the split {split!r} of {graph.name}, found none")
     if filter_with is None:
         filter_with = ("train", "valid", "test") if split == "test" else ("train", "valid")
-    known = None if raw else KnownAnswers.of_graph(graph, filter_with)
+    known = None if raw else KnownAnswers.of_graph(graph, filter_with, triples)
     ranker = Ranker(run.model, known, memory_budget)
     start = time.perf_counter()
     sides = SIDES if side == "both" else (side,)

@@ -72,7 +72,7 @@ class ValidationRanking(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Collects the known answers."""
-        known = KnownAnswers.of_graph(self.graph, ("train", "valid"))
+        known = KnownAnswers.of_graph(self.graph, ("train", "valid"), self.graph.valid)
         self._ranker = Ranker(self.model, known)
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:

@@ -73,3 +73,14 @@ def test_known_answers_of_a_graph_come_from_the_chosen_splits_only():
         (int(graph.test[r, 0]), int(graph.test[r, 1]), int(e)) in valid for r, e in zip(rows, answers, strict=True)
     )
     assert len(only_valid.answers.entities) == 2 * len(valid)
+
+
+def test_answers_to_the_queries_of_some_triples_are_all_that_there_are():
+    graph = random_graph()
+    every = KnownAnswers.of_graph(graph, ["train", "valid", "test"])
+    some = KnownAnswers.of_graph(graph, ["train", "valid", "test"], graph.test)
+    assert len(some.keys) < len(every.keys)
+    for side in (0, 1):
+        for ours, theirs in zip(some.lookup(side, graph.test), every.lookup(side, graph.test), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert not len(KnownAnswers.of_graph(graph, ["train"], graph.test[:0]).keys)
