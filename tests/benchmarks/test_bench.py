@@ -21,7 +21,7 @@ from jobi_tf.benchmarks.setting import Setting
 from jobi_tf.errors import DataError, JobiError, UsageError
 
 FIGURES = {
-    "training": {"joint", "plain", "step", "sampler"},
+    "training": {"joint", "plain", "step", "biased", "sampler"},
     "shared": {"joint"},
     "quality": {"time"},
     "scale": {"own", "shared"},
