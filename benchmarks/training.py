@@ -1,6 +1,6 @@
 """Training as `fit` does it, the sampler included."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .figures import Figure, Ratio, Target
 from .setting import Setting
@@ -27,7 +27,8 @@ def training(setting: Setting) -> Iterator[Figure]:
     joint = Fit(graph, steps(setting), **settings)
     plain = Fit(graph, steps(setting), **settings, **PLAIN)
     biased = Fit(graph, steps(setting), **settings, joint=False)
-    variants = {"joint": joint, "plain": plain, "biased": biased, "sampler": joint.sample}
+    variants: dict[str, Callable[[], float]] = {"joint": joint, "plain": plain, "biased": biased}
+    variants["sampler"] = joint.sample
     seconds = alternate(variants, setting.repeats, setting.say)
     for name, what in (("joint", "JoBi training, ComplEx"), ("plain", "plain ComplEx training")):
         rates = [joint.batch / x for x in seconds[name]]
