@@ -33,28 +33,10 @@ def training(setting: Setting) -> Iterator[Figure]:
     for name, what in (("joint", "JoBi training, ComplEx"), ("plain", "plain ComplEx training")):
         rates = [joint.batch / x for x in seconds[name]]
         yield Figure(f"training/{name}", what, "triples/s", rates, graph.name)
-    yield Figure(
-        "training/step",
-        "JoBi step",
-        "ms",
-        [1e3 * x for x in seconds["joint"]],
-        graph.name,
-        Ratio.pairwise("joint / plain", seconds["joint"], seconds["plain"]),
-        Target("<=", 1.12),
-    )
-    yield Figure(
-        "training/biased",
-        "step without pair head, negatives as JoBi's",
-        "ms",
-        [1e3 * x for x in seconds["biased"]],
-        graph.name,
-        Ratio.pairwise("JoBi / this", seconds["joint"], seconds["biased"]),
-    )
-    yield Figure(
-        "training/sampler",
-        "sampler alone, a batch",
-        "ms",
-        [1e3 * x for x in seconds["sampler"]],
-        graph.name,
-        Ratio.pairwise("sampler / JoBi step", seconds["sampler"], seconds["joint"]),
-    )
+    for name, what, timed, of, (above, below), target in (
+        ("step", "JoBi step", "joint", "joint / plain", ("joint", "plain"), Target("<=", 1.12)),
+        ("biased", "step without pair head, negatives as JoBi's", "biased", "JoBi / this", ("joint", "biased"), None),
+        ("sampler", "sampler alone, a batch", "sampler", "sampler / JoBi step", ("sampler", "joint"), None),
+    ):
+        ratio = Ratio.pairwise(of, seconds[above], seconds[below])
+        yield Figure(f"training/{name}", what, "ms", [1e3 * x for x in seconds[timed]], graph.name, ratio, target)

@@ -1,11 +1,9 @@
 """`jobi-tf bench`."""
 
-import signal
 import sys
 import time
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +13,8 @@ from jobi_tf.errors import UsageError
 
 from .command import Command
 from .main import INTERRUPTED, explain
+from .show import print_table
+from .signals import ended_as_interrupted
 from .start import start_tensorflow
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def bench(
 ) -> None:
     """Time training, ranking and loading on this machine, beside the committed figures.
 
-    Nothing else should run meanwhile. All of it takes about an hour, with the peers about two.
+    Nothing else should run meanwhile. All of it takes about half an hour, with the peers about an hour.
     """
     if list_:
         for benchmark in BENCHMARKS.values():
@@ -64,17 +64,15 @@ def bench(
     report, committed = Report(tiny), committed_figures()
     if curves is not None:
         curves.mkdir(parents=True, exist_ok=True)
-    status, before = 0, signal.signal(signal.SIGTERM, _interrupt)
+    status = 0
     try:
-        with work_folder() as work:
+        with ended_as_interrupted(), work_folder() as work:
             say = partial(click.echo, err=True)
             setting = Setting(work, curves or output.parent, repeats, tiny, _pythons(peer_python), say)
             run(names, setting, report, output, explain)
     except KeyboardInterrupt:
         click.echo("Interrupted; what was measured until then is kept.", err=True)
         status = INTERRUPTED
-    finally:
-        signal.signal(signal.SIGTERM, before)
     _print(report, committed)
     if report.results:
         click.echo(f"written to {output}", err=True)
@@ -82,44 +80,26 @@ def bench(
 
 
 def _print(report: "Report", committed: "Report | None") -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from rich.table import Column
 
     from jobi_tf.benchmarks.report import COLUMNS
 
     if not report.results:
         return
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, emoji=False, width=_WIDE)
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-    for column in COLUMNS:
-        table.add_column(column, justify="right" if column in ("median", "spread") else "left", overflow="fold")
-    for row in report.rows(committed):
-        table.add_row(*map(Text, row))
-    console.print(report.title(), style="bold", soft_wrap=True)
-    console.print(table)
+    numbers = ("median", "spread")
+    columns = [Column(name, justify="right" if name in numbers else "left") for name in COLUMNS]
+    print_table(columns, report.rows(committed), report.title())
     for line in report.lines(committed):
         click.echo(line)
 
 
-_WIDE = 200  # a pipe has no width of its own
-
-
 def _pythons(given: tuple[str, ...]) -> dict[str, Path]:
+    from jobi_tf.benchmarks.environments import PEERS
+
     pythons = {}
     for text in given:
         name, _, path = text.partition("=")
-        if name not in _PEERS or not Path(path).is_file():
-            raise UsageError(f"expected --peer-python {'|'.join(_PEERS)}=PATH of a Python, got {text!r}")
+        if name not in PEERS or not Path(path).is_file():
+            raise UsageError(f"expected --peer-python {'|'.join(PEERS)}=PATH of a Python, got {text!r}")
         pythons[name] = Path(path)
     return pythons
-
-
-_PEERS = ("pykeen", "ampligraph", "libkge")
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

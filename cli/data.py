@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .show import print_whole
+
 if TYPE_CHECKING:
     from jobi_tf.datasets import Prepared
 
@@ -45,12 +47,8 @@ def _show(tables: list) -> None:
     from rich.console import Console
 
     console = Console()
-    plain = not console.is_terminal
-    if plain:
-        console = Console(width=200)  # a pipe has no width, and cut names are of no use to who reads it
     for table in tables:
-        table.box = None if plain else table.box
-        console.print(table)
+        print_whole(table, console)
 
 
 @click.group()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from rich.table import Column
+    from rich.console import Console
+    from rich.table import Column, Table
 
 
 def print_table(columns: Sequence["str | Column"], rows: Sequence[Sequence[str]], title: str = "") -> None:
@@ -33,9 +34,15 @@ def print_table(columns: Sequence["str | Column"], rows: Sequence[Sequence[str]]
         table.add_row(*map(Text, row))
     if title:
         console.print(title, style="bold", soft_wrap=True)
+    print_whole(table, console)
+
+
+def print_whole(table: "Table", console: "Console") -> None:
+    """Prints a table as it is on a terminal; elsewhere as plain text, without rules, lines as long as they need."""
     if console.is_terminal:
         console.print(table)
         return
+    table.box = None
     console.width = 100_000  # a pipe has no width, and cut names are of no use to who reads it
     with console.capture() as captured:
         console.print(table)

@@ -1,10 +1,8 @@
 """`jobi-tf train`."""
 
 import shlex
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +13,7 @@ from jobi_tf.training.config import TrainConfig, parse_assignment, read_settings
 from .command import Command
 from .main import INTERRUPTED
 from .options import given, settings_options
+from .signals import ended_as_interrupted
 from .start import start_tensorflow
 
 if TYPE_CHECKING:
@@ -54,13 +53,12 @@ def train(
     import jobi_tf
 
     watch = _Watch(quiet)
-    # A job that is told to end (by a scheduler, say) stops as one that a person interrupts.
-    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        if resume is None:
-            jobi_tf.train(config=TrainConfig.create(settings), callbacks=watch.begin)
-        else:
-            jobi_tf.resume(resume, callbacks=watch.begin, **settings)
+        with ended_as_interrupted():
+            if resume is None:
+                jobi_tf.train(config=TrainConfig.create(settings), callbacks=watch.begin)
+            else:
+                jobi_tf.resume(resume, callbacks=watch.begin, **settings)
     except OSError as error:
         if error.filename is None:  # a full disk is told without a name
             error.filename = watch.training.folder.path if watch.training else settings.get("run_dir")
@@ -71,7 +69,6 @@ def train(
         sys.exit(INTERRUPTED)
     finally:
         watch.close()
-        signal.signal(signal.SIGTERM, before)
     watch.say_result()
 
 
@@ -193,7 +190,3 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
 
 def _quoted(path: Path) -> str:
     return shlex.quote(str(path))
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -1,9 +1,13 @@
 """What every test can ask for."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
+
+from jobi_tf.cli.main import cli
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -25,3 +29,15 @@ def _cache(tmp_path_factory, monkeypatch):
     """A test never reads or writes the user's own cache."""
     monkeypatch.setenv("JOBI_TF_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.delenv("JOBI_TF_ARCHIVES", raising=False)
+
+
+@pytest.fixture(scope="session")
+def call() -> Callable[..., Result]:
+    """Calls `jobi-tf` in this process."""
+
+    def call(*arguments: object, status: int = 0, stdin: str | None = None) -> Result:
+        result = CliRunner().invoke(cli, [str(x) for x in arguments], input=stdin, prog_name="jobi-tf")
+        assert result.exit_code == status, result.output
+        return result
+
+    return call

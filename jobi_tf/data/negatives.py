@@ -40,7 +40,7 @@ class Membership:
         self._exact = size <= LARGEST_BITMAP
         # Constants made here, outside any graph, are captured by it instead of being copied into its definition.
         self._keys = None if self._exact or not len(keys) else tf.constant(keys, tf.int64)
-        places = keys if self._exact else _hash(keys)
+        places = keys if self._exact else _hash(tf.constant(keys)).numpy()
         bits = np.zeros(-(-min(size, LARGEST_BITMAP) // 8), np.uint8)
         np.bitwise_or.at(bits, places >> 3, np.left_shift(1, places & 7).astype(np.uint8))
         self._bits = tf.constant(bits)
@@ -58,13 +58,11 @@ class Membership:
         return tf.scatter_nd(maybe, verified, tf.shape(found, tf.int64))
 
 
-def _hash(keys):  # type: ignore[no-untyped-def]  # a NumPy array or a tensor, int64
+def _hash(keys: tf.Tensor) -> tf.Tensor:
     """Multiplies by 2⁶⁴ over the golden ratio and keeps the highest bits: keys side by side end up far apart."""
-    product, shift = keys * np.int64(-7046029254386353131), 64 - LARGEST_BITMAP.bit_length() + 1
-    mask = LARGEST_BITMAP - 1
-    if isinstance(product, np.ndarray):
-        return (product >> shift) & mask
-    return tf.bitwise.bitwise_and(tf.bitwise.right_shift(product, shift), tf.constant(mask, tf.int64))
+    product = keys * tf.constant(-7046029254386353131, tf.int64)
+    highest = tf.bitwise.right_shift(product, 64 - LARGEST_BITMAP.bit_length() + 1)
+    return tf.bitwise.bitwise_and(highest, LARGEST_BITMAP - 1)
 
 
 class NegativeSampler:
@@ -123,8 +121,8 @@ class NegativeSampler:
         tails = tf.range(self.negatives) >= head_corruptions[:, None]  # [B, n], where the tail is replaced
         row = self._row(triples[:, 1:2], tails)
         candidates = self._draw(row, draws)
-        pair_labels = self._pairs(row * self.num_entities + tf.cast(candidates, tf.int64))
-        return candidates, head_corruptions, self._triple_labels(triples, candidates, tails), pair_labels
+        triple_labels = self._triple_labels(triples, candidates, tails)
+        return candidates, head_corruptions, triple_labels, self._pair_labels(row, candidates)
 
     def corrupt_shared(self, triples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Draws negatives that the triples of a chunk share.
@@ -147,8 +145,7 @@ class NegativeSampler:
         candidates = self._draw(self._row(tf.gather(triples[:, :, 1], chosen, batch_dims=1), tails), draws)
         row = self._row(triples[:, :, 1:2], tails)  # [C, c, n]
         everywhere = tf.broadcast_to(candidates[:, None], tf.shape(row))
-        pair_labels = self._pairs(row * self.num_entities + tf.cast(everywhere, tf.int64))
-        return candidates, self._triple_labels(triples, everywhere, tails), pair_labels
+        return candidates, self._triple_labels(triples, everywhere, tails), self._pair_labels(row, everywhere)
 
     def _row(self, relation: tf.Tensor, tails: tf.Tensor) -> tf.Tensor:
         """Returns the row of `Occurrences.seen`, int64, of relations on a side: the tail's where `tails`."""
@@ -164,6 +161,9 @@ class NegativeSampler:
         seen = tf.gather(self._seen, start + tf.bitwise.right_shift(fraction * (stop - start), 32))
         drawn = tf.cast(tf.bitwise.right_shift(fraction * self.num_entities, 32), tf.int32)
         return tf.where(biased, seen, drawn)
+
+    def _pair_labels(self, row: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+        return self._pairs(row * self.num_entities + tf.cast(candidates, tf.int64))
 
     def _triple_labels(self, triples: tf.Tensor, candidates: tf.Tensor, tails: tf.Tensor) -> tf.Tensor:
         if self._known is None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from jobi_tf.data.occurrences import TAIL
 from jobi_tf.models.compiled import compiled
 from jobi_tf.models.scorers import Scorer
 
@@ -95,13 +96,13 @@ def _dot(rows: tf.Tensor, queries: tf.Tensor, head_corruptions: tf.Tensor) -> tf
         float32 [M, B, 1 + n].
     """
     both_sides = tf.matmul(rows, queries, transpose_b=True)  # [B, 1 + n, 2M]
-    side = _sides(rows, head_corruptions)[:, :, None]
-    return tf.transpose(tf.where(side == 1, both_sides[:, :, 1::2], both_sides[:, :, ::2]), [2, 0, 1])
+    at_tail = _sides(tf.shape(rows)[1], head_corruptions)[:, :, None] == TAIL
+    return tf.transpose(tf.where(at_tail, both_sides[:, :, 1::2], both_sides[:, :, ::2]), [2, 0, 1])
 
 
 def _sides(candidates: tf.Tensor, head_corruptions: tf.Tensor) -> tf.Tensor:
-    """Returns the side on which each candidate stands, [B, 1 + n]; ascending."""
-    return tf.cast(tf.range(tf.shape(candidates)[1]) > head_corruptions[:, None], tf.int32)
+    """Returns the side on which each of so many candidates of a triple stands, [B, candidates]; ascending."""
+    return tf.cast(tf.range(candidates) > head_corruptions[:, None], tf.int32)
 
 
 @compiled
@@ -120,7 +121,7 @@ def _entries(
     """
     upstream = tf.transpose(upstream, [1, 0, 2])  # [B, M, 1 + n]
     batch, heads = tf.shape(upstream)[0], tf.shape(upstream)[1]
-    side = _sides(candidates, head_corruptions)
+    side = _sides(tf.shape(candidates)[1], head_corruptions)
     query = (tf.range(batch)[:, None] * heads + tf.range(heads))[:, :, None] * 2 + side[:, None, :]  # [B, M, 1 + n]
     entity = tf.broadcast_to(candidates[:, None, :], tf.shape(upstream))
     own = 2 * heads * batch + tf.range(2 * batch)

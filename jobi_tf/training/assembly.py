@@ -38,8 +38,7 @@ def shared_by(config: TrainConfig) -> int | None:
 
 
 def build_model(config: TrainConfig, graph: Graph) -> JoBi:
-    """Makes a model and compiles it; call it inside the strategy's scope."""
-    config = completed(config, graph)
+    """Makes a model and compiles it, by settings that are `completed`; call it inside the strategy's scope."""
     model = JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, config.joint, config.seed)
     compile_model(model, config)
     return model
@@ -62,8 +61,11 @@ def compile_model(model: JoBi, config: TrainConfig) -> None:
 
 
 def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.data.Dataset:
-    """Returns the endless stream of batches of `graph.train`, from step `first_step` on; see `training_batches`."""
-    size = completed(config, graph).batch_size or 0
+    """Returns the endless stream of batches of `graph.train`, by settings that are `completed`.
+
+    See `training_batches`; it begins with step `first_step`.
+    """
+    size = config.batch_size or 0
     occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
     filtered = graph.train if config.filter_negatives else None
     sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)

@@ -119,6 +119,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
         raise UsageError(
             f"expected {state['epoch']} epochs at least, which {folder.path} has done, got {config.epochs}"
         )
+    config = completed(config, graph)
     strategy = _shared_evenly(config, strategy_for(config.devices, config.logical_devices))
     with strategy.scope():
         model = load_model(checkpoints[-1] / "model.keras", compile=True)

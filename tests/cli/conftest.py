@@ -1,13 +1,9 @@
 """A folder of triples to train on, and one run of it."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-
-from jobi_tf.cli.main import cli
 
 SMALL = ("--dim", "4", "--batch-size", "20", "--negatives", "5", "--epochs", "2")
 
@@ -27,18 +23,6 @@ def triples(tmp_path_factory) -> Path:
     for split, part in parts.items():
         (folder / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in part))
     return folder
-
-
-@pytest.fixture(scope="session")
-def call() -> Callable[..., Result]:
-    """Calls `jobi-tf` in this process."""
-
-    def call(*arguments: object, status: int = 0, stdin: str | None = None) -> Result:
-        result = CliRunner().invoke(cli, [str(x) for x in arguments], input=stdin, prog_name="jobi-tf")
-        assert result.exit_code == status, result.output
-        return result
-
-    return call
 
 
 @pytest.fixture(scope="session")
