@@ -60,6 +60,7 @@ def train(
         >>> run = jobi_tf.train("umls", joint=True, p=0.3, epochs=20, run_dir="runs/umls")
         >>> run.tails("steroid", "affects", k=3)
     """
+    keep_memory()
     graph = dataset if isinstance(dataset, Graph) else None
     if dataset is not None:
         settings["dataset"] = graph.name if graph else dataset
@@ -101,6 +102,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
         UsageError: another setting was to be changed.
         DataError: `run_dir` is no run, or has no checkpoint yet.
     """
+    keep_memory()
     folder = RunFolder(Path(run_dir))
     config = folder.read_config()
     before, config = config, config.replace(**changes)
@@ -140,7 +142,6 @@ def _fit(
     steps = steps_per_epoch(len(graph.train), size)
     done = state.pop("epoch")
     finished = state.pop("finished", False) and state["waited"] >= config.patience
-    keep_memory()
     batches = build_batches(config, graph, first_step=done * steps)
     stopping = EarlyStopping(folder, config.patience, state or None)
     training = Training(folder, config, graph, model, strategy, steps, done, stopping)
