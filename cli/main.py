@@ -18,6 +18,7 @@ COMMANDS = {
     "train": "Train a model, or go on with a run.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
+    "export": "Write a run as a SavedModel that answers by name.",
     "bench": "Time everything on this machine.",
 }
 INTERRUPTED = 128 + signal.SIGINT

@@ -1,0 +1,155 @@
+"""The model card: what an export is, how good it is, and where its limits are."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.export.calibration import BINS
+
+if TYPE_CHECKING:
+    from jobi_tf.export.export import Exported, Trainable
+
+LEFT_OUT = {"dataset", "run_dir", "devices", "logical_devices"}  # of this machine, not of the model
+METRICS = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", "mean_rank": "mean rank"}
+MEANINGS = {
+    "serving_default": "score of triples of names; an unknown name is no error: `known` is false",
+    "score_ids": "the same of ids, as in `entities.tsv` and `relations.tsv`",
+    "predict_tails": "the best tails of (head, relation, ?), best first; `seen` marks known facts",
+    "predict_heads": "the best heads of (?, relation, tail)",
+    "embed": "embeddings of entities; zeros where unknown",
+}
+
+
+def model_card(run: "Trainable", exported: "Exported", contract: Mapping[str, Any]) -> str:
+    """Returns the card of an export, in Markdown."""
+    parts = [
+        _what(run, exported),
+        _data(run.graph),
+        _settings(run.config.model_dump()),
+        _quality(run.path / "metrics.jsonl"),
+        _probabilities(exported),
+        _storage(exported),
+        _limits(run.graph, exported),
+        _signatures(exported, contract),
+    ]
+    return "\n".join(parts)
+
+
+def _what(run: "Trainable", exported: "Exported") -> str:
+    model = run.model
+    how = "jointly with the pairs of entities and relations that occur (JoBi)" if model.joint else "without a pair head"
+    return (
+        f"# {run.graph.name}, version {exported.version}\n\n"
+        f"Ranks the entities that complete a triple of the knowledge graph {run.graph.name}: {model.scorer} embeddings "
+        f"of {model.width} real numbers, trained {how} by jobi-tf. The triple head alone is in this export.\n"
+    )
+
+
+def _data(graph: Graph) -> str:
+    unseen = graph.num_entities - int(graph.seen_in_training.sum())
+    counts = {"entities": graph.num_entities, "of these without a training triple": unseen}
+    counts |= {"relations": graph.num_relations}
+    counts |= {f"{name} triples": len(graph.split(name)) for name in SPLITS}
+    return "## Data\n\n" + _table(("", "number"), [(name, f"{count:,}") for name, count in counts.items()])
+
+
+def _settings(config: Mapping[str, Any]) -> str:
+    rows = [(name, f"{value}") for name, value in config.items() if value is not None and name not in LEFT_OUT]
+    return "## Settings of the training\n\n" + _table(("setting", "value"), rows)
+
+
+def _quality(metrics: Path) -> str:
+    best = _best_epoch(metrics)
+    if best is None:
+        return "## Quality\n\nThe training did not rank the validation split: no metrics are known.\n"
+    rows = [(label, f"{best[f'val_{name}']:.4f}") for name, label in METRICS.items() if f"val_{name}" in best]
+    about = f"Filtered ranks of the validation split after epoch {best['epoch']}, whose weights these are."
+    return f"## Quality\n\n{about}\n\n" + _table(("metric", "value"), rows)
+
+
+def _best_epoch(metrics: Path) -> dict[str, Any] | None:
+    """Returns the row of the epoch with the best Hits@10, by which training keeps weights; None if none was ranked."""
+    if not metrics.is_file():
+        return None
+    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    ranked = [row for row in rows if "val_hits@10" in row]
+    return max(ranked, key=lambda row: row["val_hits@10"]) if ranked else None
+
+
+def _probabilities(exported: "Exported") -> str:
+    fit = exported.calibration
+    rows = [(f"{x.low:.2f}–{x.high:.2f}", f"{x.weight:.1%}", f"{x.probability:.3f}", f"{x.true:.3f}") for x in fit.bins]
+    warning = "".join(f" **{text[:1].upper()}{text[1:]}.**" for text in fit.warnings())
+    return (
+        "## Probabilities\n\n"
+        f"`probability` is sigmoid({fit.slope:.6g} · score + {fit.intercept:.6g}), fitted (Platt scaling) on "
+        f"{fit.triples:,} {fit.split} triples and, for each, a corruption of its head and one of its tail that are no "
+        "known facts. Triples and corruptions weigh the same in all, so that 0.5 is where a triple and a corruption "
+        f"are as likely; it is no share of true facts among all that one may ask.{warning}\n\n"
+        f"Expected calibration error ({BINS} bins), on the half of the triples that a fit on the other half did not "
+        f"see: {fit.ece_before:.4f} for sigmoid(score), {fit.ece_after:.4f} for the probability, which is:\n\n"
+    ) + _table(("probability", "share of the triples", "mean probability", "share true"), rows)
+
+
+def _storage(exported: "Exported") -> str:
+    text = f"## Storage\n\nThe tables are stored as {exported.dtype}; scores are computed in float32."
+    if (drift := exported.drift) is not None:
+        text += (
+            f" Scores of {drift.triples:,} triples differ from the trained model's by {drift.mean:.2g} on average and "
+            f"{drift.most:.2g} at most; {drift.same_best:.2%} of {drift.queries:,} queries have the same best answer."
+        )
+    return text + "\n"
+
+
+def _limits(graph: Graph, exported: "Exported") -> str:
+    asked = "`predict_tails` and `predict_heads` answer only with"
+    limits = [
+        f"It knows {graph.num_entities:,} entities and {graph.num_relations:,} relations, those of its graph.",
+        "A score compares answers to one query; it means nothing across relations.",
+        "What the graph does not hold counts as false in training and in the probabilities, though it may be true.",
+        "Entities with few training triples (`entities.tsv` counts them) have embeddings that say little; those "
+        "without any have the random ones that they began with.",
+        "It repeats what its graph says, errors and gaps included.",
+    ]
+    if exported.typed:
+        limits.append(f"{asked} entities seen in training on that side of the relation.")
+    if exported.candidates is not None:
+        limits.append(f"{asked} {exported.candidates:,} chosen entities.")
+    return "## Limits\n\n" + "".join(f"- {limit}\n" for limit in limits)
+
+
+def _signatures(exported: "Exported", contract: Mapping[str, Any]) -> str:
+    name = exported.path.resolve().parent.name
+    text = f"## Signatures\n\nB is the size of the batch; up to {exported.top_k} answers a query.\n\n"
+    rows = [
+        (f"`{signature}`", _tensors(about["inputs"]), _tensors(about["outputs"]), MEANINGS[signature])
+        for signature, about in contract["signatures"].items()
+    ]
+    text += _table(("signature", "inputs", "outputs", "meaning"), rows)
+    text += (
+        f"\nA score of {contract['unknown_score']} stands for an unknown name, and where fewer answers are left than "
+        "asked for. An unknown name in `predict_tails` or `predict_heads`, and an id out of range, is an error "
+        "(INVALID_ARGUMENT) that names it.\n\n"
+        f"Where `jobi-tf serve` or TensorFlow Serving serves this folder as `{name}`:\n\n```sh\n"
+    )
+    for signature, inputs in contract["examples"].items():
+        body = json.dumps({"signature_name": signature, "inputs": inputs}, ensure_ascii=False)
+        text += f"curl -d {shlex.quote(body)} http://127.0.0.1:8501/v1/models/{name}:predict\n"
+    return text + "```\n"
+
+
+def _tensors(tensors: Mapping[str, Any]) -> str:
+    """Returns such as `head, relation: string [B]`, tensors of the same type and shape together."""
+    kinds: dict[str, list[str]] = {}
+    for name, tensor in tensors.items():
+        shape = ", ".join("B" if size == -1 else str(size) for size in tensor["shape"])
+        kinds.setdefault(f"{tensor['dtype']} [{shape}]", []).append(name)
+    return "; ".join(f"{', '.join(names)}: {kind}" for kind, names in kinds.items())
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
