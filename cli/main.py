@@ -19,6 +19,7 @@ COMMANDS = {
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
     "export": "Write a run as a SavedModel that answers by name.",
+    "serve": "Serve exports by gRPC and REST.",
     "bench": "Time everything on this machine.",
 }
 INTERRUPTED = 128 + signal.SIGINT

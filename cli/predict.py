@@ -1,6 +1,8 @@
 """`jobi-tf predict`."""
 
 import json
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,26 +10,20 @@ import click
 
 from jobi_tf.errors import UsageError
 
+from .ask import SIDES, Asked, AskedRun, AskedServer
 from .command import Command
-from .queries import COLUMNS, STREAM, Query, answers_file, read_queries, write_answers
+from .queries import STREAM, Query, Served, answers_file, read_queries, write_answers
 from .show import print_table
-from .start import start_tensorflow
+from .token import read_token
 
 if TYPE_CHECKING:
-    from jobi_tf.training.run import Answer, Run
+    from jobi_tf.training.run import Answer
 
-SIDES = ("head", "tail")
 QUERIES_AT_A_TIME = 4096
-_FACT = {
-    None: "",
-    "train": "known fact",
-    "valid": "known fact, held out (valid)",
-    "test": "known fact, held out (test)",
-}
 
 
 @click.command(cls=Command)
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", required=False, type=click.Path(path_type=Path))
 @click.option("--head", help="The known head; its tails are sought.")
 @click.option("--relation", help="The relation.")
 @click.option("--tail", help="The known tail; its heads are sought.")
@@ -36,8 +32,14 @@ _FACT = {
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--input", "source", type=click.Path(path_type=Path), metavar="FILE", help="Queries; - is stdin.")
 @click.option("--output", "target", type=click.Path(path_type=Path), metavar="FILE", help="Answers; - is stdout.")
+@click.option("--server", metavar="URL", help="Ask a server instead of RUN: grpc://HOST:PORT or http://HOST:PORT.")
+@click.option("--model", help="The model of the server, if it serves several or is asked by gRPC.")
+@click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Holds the token of the server.")
+@click.option(
+    "--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Certificates to trust, for grpcs and https."
+)
 def predict(
-    run: Path,
+    run: Path | None,
     head: str | None,
     relation: str | None,
     tail: str | None,
@@ -46,100 +48,108 @@ def predict(
     as_json: bool,
     source: Path | None,
     target: Path | None,
+    server: str | None,
+    model: str | None,
+    token_file: Path | None,
+    certificate: Path | None,
 ) -> None:
     """Find the best answers to one query, or to a file of them.
 
-    RUN is the folder of a training run. One query is --relation with --head or --tail; with both, the triple is scored
-    and ranked. Known facts are those of the run's train, valid and test splits. Scores compare answers to one query;
-    they are no probabilities.
+    RUN is the folder of a training run; with --server a running server is asked instead. One query is --relation with
+    --head or --tail; with both, the triple is scored and, by a run, ranked. Known facts are those of the run's train,
+    valid and test splits. Scores compare answers to one query; they are no probabilities, which a server gives as well.
 
     The lines of a file of queries are head TAB relation TAB tail, where ? or nothing stands for the entity that is
-    sought. The answers come as TSV with the columns head, relation, tail, score, known and rank.
+    sought. The answers come as TSV with the columns head, relation, tail, score, known and rank, and of a server
+    probability.
     """
     one = {"--head": head, "--relation": relation, "--tail": tail, "--json": as_json or None}
+    if (run is None) == (server is None):
+        raise UsageError("expected RUN or --server, got " + ("neither" if run is None else "both"))
+    if server is None:
+        access = {"--model": model, "--token-file": token_file, "--certificate": certificate}
+        if given := [name for name, value in access.items() if value is not None]:
+            raise UsageError(f"{given[0]} is for --server, which is missing")
     if source is not None:
         if given := [name for name, value in one.items() if value is not None]:
             raise UsageError(f"--input asks the queries of a file: {given[0]} is for a single query")
-        _predict_file(run, source, target or STREAM, count or 10, new_only)
-        return
-    if target is not None:
-        raise UsageError("--output is for the answers to --input, which is missing")
-    if relation is None or (head is None and tail is None):
-        raise UsageError("expected --relation with --head or --tail, or --input with a file of queries")
-    if head is not None and tail is not None:
-        if count is not None or new_only:
-            raise UsageError(
-                f"{'-k' if count is not None else '--new-only'} is for an open side: leave out --head or --tail"
-            )
-        _score(_load(run), (head, relation, tail), as_json)
     else:
-        query = Query(0, tail, relation) if tail is not None else Query(1, head or "", relation)
-        trained = _load(run)
-        answers = trained.answers(query.side, [(query.entity, query.relation)], count or 10, new_only)[0]
-        _print(trained, query, answers, as_json)
+        if target is not None:
+            raise UsageError("--output is for the answers to --input, which is missing")
+        if relation is None or (head is None and tail is None):
+            raise UsageError("expected --relation with --head or --tail, or --input with a file of queries")
+        if head is not None and tail is not None and (count is not None or new_only):
+            option = "-k" if count is not None else "--new-only"
+            raise UsageError(f"{option} is for an open side: leave out --head or --tail")
+    with closing(_asked(run, server, model, token_file, certificate)) as asked:
+        if source is not None:
+            _predict_file(asked, source, target or STREAM, count, new_only)
+        elif head is not None and tail is not None:
+            _print_score(asked, (head, relation or "", tail), as_json)
+        else:
+            query = Query(0, tail, relation or "") if tail is not None else Query(1, head or "", relation or "")
+            _print(asked, query, asked.answers(query.side, [query], count, new_only)[0], as_json)
+        if note := asked.note():
+            click.echo(note, err=True)
 
 
-def _load(run: Path) -> "Run":
-    start_tensorflow()
-    from jobi_tf import load_run
+def _asked(
+    run: Path | None, server: str | None, model: str | None, token_file: Path | None, certificate: Path | None
+) -> Asked:
+    if server is None:
+        assert run is not None
+        return AskedRun(run)
+    return AskedServer(server, model, None if token_file is None else read_token(token_file), certificate)
 
-    return load_run(run)
 
-
-def _predict_file(run: Path, source: Path, target: Path, count: int, new_only: bool) -> None:
-    trained = _load(run)
-    queries = read_queries(source, trained.graph)
+def _predict_file(asked: Asked, source: Path, target: Path, count: int | None, new_only: bool) -> None:
+    queries = read_queries(source, asked.check)
     with answers_file(target) as file:
-        file.write("\t".join(COLUMNS) + "\n")
+        file.write("\t".join(asked.columns) + "\n")
         for start in range(0, len(queries), QUERIES_AT_A_TIME):
             part = queries[start : start + QUERIES_AT_A_TIME]
-            answers: dict[Query, list[Answer]] = {}
+            answers: dict[Query, Sequence[Answer | Served]] = {}
             for side in range(len(SIDES)):
-                asked = [query for query in dict.fromkeys(part) if query.side == side]
-                found = trained.answers(side, [(query.entity, query.relation) for query in asked], count, new_only)
-                answers.update(zip(asked, found, strict=True))
+                distinct = [query for query in dict.fromkeys(part) if query.side == side]
+                if distinct:
+                    found = asked.answers(side, distinct, count, new_only)
+                    answers.update(zip(distinct, found, strict=True))
             write_answers(file, part, (answers[query] for query in part))
     if target != STREAM:
         click.echo(f"{len(queries):,} queries answered in {target}", err=True)
 
 
-def _print(trained: "Run", query: Query, answers: list["Answer"], as_json: bool) -> None:
+def _print(asked: Asked, query: Query, answers: Sequence["Answer | Served"], as_json: bool) -> None:
     if as_json:
         head, relation, tail = query.triple("")
-        asked: dict[str, Any] = {"head": head or None, "relation": relation, "tail": tail or None}
+        names: dict[str, Any] = {"head": head or None, "relation": relation, "tail": tail or None}
         rows = [{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]
-        click.echo(json.dumps({**asked, "answers": rows}, ensure_ascii=False, allow_nan=False))
+        click.echo(json.dumps({**names, "answers": rows}, ensure_ascii=False, allow_nan=False))
         return
     from rich.table import Column
 
-    title = f"{', '.join(query.triple('?'))}   ({trained.graph.name})"
-    columns = [Column("rank", justify="right"), Column(SIDES[query.side]), Column("score", justify="right"), Column("")]
-    cells = [
-        [str(rank), answer.entity, f"{answer.score:.3f}", _FACT[answer.split]] for rank, answer in enumerate(answers, 1)
-    ]
-    print_table(columns, cells, title)
+    numbers = [name for name in ("score", "probability") if name in asked.columns]
+    columns = [Column("rank", justify="right"), Column(SIDES[query.side])]
+    columns += [*(Column(name, justify="right") for name in numbers), Column("")]
+    cells = []
+    for rank, answer in enumerate(answers, 1):
+        probability = [f"{answer.probability:.4f}"] if isinstance(answer, Served) else []
+        cells.append([str(rank), answer.entity, f"{answer.score:.3f}", *probability, _fact(answer)])
+    print_table(columns, cells, f"{', '.join(query.triple('?'))}   ({asked.name})")
 
 
-def _score(trained: "Run", triple: tuple[str, str, str], as_json: bool) -> None:
-    """Prints the score of a triple, and its ranks among the answers that are no known facts."""
-    import numpy as np
+def _fact(answer: "Answer | Served") -> str:
+    split = None if isinstance(answer, Served) else answer.split
+    held_out = f", held out ({split})" if split in ("valid", "test") else ""
+    return f"known fact{held_out}" if answer.known else ""
 
-    from jobi_tf.evaluation.ranker import Ranker
 
-    graph = trained.graph
-    score = float(trained.score([triple])[0])
-    ids = np.array(
-        [[graph.entities.id(triple[0]), graph.relations.id(triple[1]), graph.entities.id(triple[2])]], np.int32
-    )
-    ranker = Ranker(trained.model, trained.known)
-    ranks = {f"{name}_rank": float(ranker.rank(ids, side).ranks()[0]) for side, name in enumerate(SIDES)}
-    known = any(bool((split == ids).all(1).any()) for split in graph.splits.values())
+def _print_score(asked: Asked, triple: tuple[str, str, str], as_json: bool) -> None:
+    values, lines = asked.score(triple)
     if as_json:
         names = dict(zip(("head", "relation", "tail"), triple, strict=True))
-        result = {**names, "score": score, "known": known, **ranks, "entities": graph.num_entities}
-        click.echo(json.dumps(result, ensure_ascii=False, allow_nan=False))
+        click.echo(json.dumps({**names, **values}, ensure_ascii=False, allow_nan=False))
         return
-    click.echo(f"{', '.join(triple)}   ({graph.name})")
-    click.echo(f"score {score:.3f}, {'a known fact' if known else 'not a known fact'}")
-    places = ", ".join(f"{ranks[f'{name}_rank']:,g} as {name}" for name in SIDES)
-    click.echo(f"filtered rank among {graph.num_entities:,} entities: {places}")
+    click.echo(f"{', '.join(triple)}   ({asked.name})")
+    for line in lines:
+        click.echo(line)

@@ -2,20 +2,20 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from jobi_tf.errors import DataError, JobiError
 
 if TYPE_CHECKING:
-    from jobi_tf.data.graph import Graph
     from jobi_tf.training.run import Answer
 
 OPEN = ("", "?")
 COLUMNS = ("head", "relation", "tail", "score", "known", "rank")
+SERVED_COLUMNS = (*COLUMNS, "probability")
 STREAM = Path("-")
 
 
@@ -39,12 +39,12 @@ class Query:
         return head, self.relation, tail
 
 
-def read_queries(path: Path, graph: "Graph") -> list[Query]:
+def read_queries(path: Path, check: Callable[[Query], None]) -> list[Query]:
     """Reads lines of head TAB relation TAB tail, one of head and tail being empty or `?`.
 
     Args:
         path: the file; `-` is stdin.
-        graph: what the names must be known to.
+        check: raises a DataError for a query whose names are unknown.
 
     Raises:
         DataError: the file cannot be read, holds no query, or a line is none; the message names file and line.
@@ -59,10 +59,10 @@ def read_queries(path: Path, graph: "Graph") -> list[Query]:
         lines.pop()
     if not lines:
         raise DataError(f"expected a query a line in {where}, got an empty file")
-    return [_query(line, f"{where}:{number}", graph) for number, line in enumerate(lines, 1)]
+    return [_query(line, f"{where}:{number}", check) for number, line in enumerate(lines, 1)]
 
 
-def _query(line: bytes, where: str, graph: "Graph") -> Query:
+def _query(line: bytes, where: str, check: Callable[[Query], None]) -> Query:
     try:
         fields = line.removesuffix(b"\r").decode().split("\t")
     except UnicodeDecodeError as error:
@@ -75,11 +75,19 @@ def _query(line: bytes, where: str, graph: "Graph") -> Query:
         raise DataError(f"{where}: expected one of head and tail to be ? or empty, got {head!r} and {tail!r}")
     query = Query(0, tail, relation) if head in OPEN else Query(1, head, relation)
     try:
-        graph.relations.id(query.relation)
-        graph.entities.id(query.entity)
+        check(query)
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
     return query
+
+
+class Served(NamedTuple):
+    """An answer of a server; of a known fact it does not say which split holds it."""
+
+    entity: str
+    score: float
+    probability: float
+    known: bool
 
 
 @contextmanager
@@ -105,9 +113,11 @@ def answers_file(path: Path) -> Iterator[TextIO]:
         beside.unlink(missing_ok=True)
 
 
-def write_answers(file: TextIO, queries: Sequence[Query], answers: Iterable[Sequence["Answer"]]) -> None:
+def write_answers(file: TextIO, queries: Sequence[Query], answers: Iterable[Sequence["Answer | Served"]]) -> None:
     """Writes a line for each answer, in the order of the queries, best first."""
     for query, row in zip(queries, answers, strict=True):
         for rank, answer in enumerate(row, 1):
-            cells = (*query.triple(answer.entity), f"{answer.score:.6g}", "yes" if answer.known else "no", str(rank))
+            cells = [*query.triple(answer.entity), f"{answer.score:.6g}", "yes" if answer.known else "no", str(rank)]
+            if isinstance(answer, Served):
+                cells.append(f"{answer.probability:.6g}")
             file.write("\t".join(cells) + "\n")
