@@ -102,4 +102,12 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may not fit a terminal's encoding
-    cli.main(prog_name="jobi-tf")
+    try:
+        cli.main(prog_name="jobi-tf")
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED and "tensorflow" in sys.modules:
+            # TensorFlow's threads may still be at work, and crash while Python takes itself apart.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        raise
