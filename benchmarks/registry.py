@@ -47,5 +47,6 @@ BENCHMARKS = {
         Benchmark("large", "an epoch, the memory and the ranking of 1.9 million entities, 19.3 million triples"),
         Benchmark("growth", "time and memory of a step against entities, triples, negatives, batch and d"),
         Benchmark("memory", "resident memory over 20 epochs"),
+        Benchmark("serving", "answers a second and waits of the embedded server, by REST and gRPC, 1 to 32 clients"),
     )
 }

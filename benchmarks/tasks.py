@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .load import ask
 from .machine import peak_memory, resident_memory
 
 
@@ -105,7 +106,7 @@ def epochs(dataset: str, train: int, count: int, folder: str, settings: dict[str
 
 
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {
-    task.__name__: task for task in (make_up, load, epoch, point, epochs)
+    task.__name__: task for task in (make_up, load, epoch, point, epochs, ask)
 }
 
 if __name__ == "__main__":

@@ -30,6 +30,16 @@ FIGURES = {
     "large": {"epoch", "memory", "memory-training", "rank", "filter"},
     "growth": {"entities"},
     "memory": {"resident", "growth"},
+    "serving": {
+        *(
+            f"{x}-{protocol}-{n}"
+            for x in ("score-1", "score-64", "tails")
+            for protocol in ("REST", "gRPC")
+            for n in (1, 4)
+        ),
+        *(f"{x}-{how}" for x in ("start", "first-score-1", "first-tails") for how in ("with", "without")),
+        *(f"tails-{protocol}-p99" for protocol in ("REST", "gRPC")),
+    },
     "peers": {f"{peer}-{what}" for peer in PEERS for what in ("train", "train-shared", "rank")},
 }
 
