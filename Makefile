@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4 --dist loadfile
 INSTALLED := $(VENV)/.installed
 
 .PHONY: setup demo test test-slow bench lint types clean
@@ -20,10 +21,10 @@ demo: setup
 	PATH="$(abspath $(BIN)):$$PATH" sh docs/demo.sh
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE)
 
 test-slow: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 # `make bench BENCH="--peers"` passes options on.
 bench: setup

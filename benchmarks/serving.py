@@ -103,19 +103,20 @@ def _requests(run: Run) -> list[Request]:
 def _starts(setting: Setting, folders: dict[str, Path], requests: list[Request], data: str) -> Iterator[Figure]:
     """Times the start of a server, until it is ready, and its first requests."""
     took: dict[tuple[str, str], list[float]] = {}
+    first_ones = (requests[0], requests[2])
     for turn in range(setting.repeats):
         setting.say(f"  start {turn + 1} of {setting.repeats}, with and without warm-up")
         for name, folder in folders.items():
             begun = time.perf_counter()
             with started(folder) as urls:
                 took.setdefault((name, "start"), []).append(time.perf_counter() - begun)
-                for request in requests:
+                for request in first_ones:
                     first = _ask(setting, urls["REST"], "REST", request, 1, 0)["first"]
                     took.setdefault((name, request.name), []).append(first)
     for (name, what), values in took.items():
         if what == "start":
             yield Figure(f"serving/start-{name}", f"server ready, {name} warm-up", "s", values, data)
-    for request in (requests[0], requests[2]):
+    for request in first_ones:
         for name in folders:
             what = f"first {request.what} by REST, {name} warm-up"
             yield Figure(f"serving/first-{request.name}-{name}", what, "ms", took[name, request.name], data)
@@ -123,9 +124,7 @@ def _starts(setting: Setting, folders: dict[str, Path], requests: list[Request],
 
 def _rates(setting: Setting, folder: Path, requests: list[Request], data: str) -> Iterator[Figure]:
     """Asks in turns: every request, protocol and number of clients once a round."""
-    variants = [
-        (r, p, c) for r in requests for p in ("REST", "gRPC") for c in (CLIENTS[:2] if setting.tiny else CLIENTS)
-    ]
+    variants = [(r, p, c) for r in requests for p in PROTOCOLS for c in ((4,) if setting.tiny else CLIENTS)]
     measured: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     with started(folder) as urls:
         for turn in range(setting.repeats):

@@ -31,12 +31,7 @@ FIGURES = {
     "growth": {"entities"},
     "memory": {"resident", "growth"},
     "serving": {
-        *(
-            f"{x}-{protocol}-{n}"
-            for x in ("score-1", "score-64", "tails")
-            for protocol in ("REST", "gRPC")
-            for n in (1, 4)
-        ),
+        *(f"{x}-{protocol}-4" for x in ("score-1", "score-64", "tails") for protocol in ("REST", "gRPC")),
         *(f"{x}-{how}" for x in ("start", "first-score-1", "first-tails") for how in ("with", "without")),
         *(f"tails-{protocol}-p99" for protocol in ("REST", "gRPC")),
     },
