@@ -32,7 +32,10 @@ GOOD = "a\tr\tb\n"
         (GOOD.encode("utf-16-le"), r"train.tsv:1: .*got NUL bytes \(a binary file, or UTF-16\?\)"),
         (b"\x7fELF\x01\x00\x00\x02junk\n", r"train.tsv:1: .*it holds NUL bytes: a binary file"),
         (b"\x89PNG\r\n\x1a\n", r"train.tsv:1: expected UTF-8, got byte 0x89 at position 1"),
-        (gzip.compress(GOOD.encode(), mtime=0), r"train.tsv:1: expected text in UTF-8, got gzip data \(name the file .gz\)"),
+        (
+            gzip.compress(GOOD.encode(), mtime=0),
+            r"train.tsv:1: expected text in UTF-8, got gzip data \(name the file .gz\)",
+        ),
         (b"PK\x03\x04junk", r"train.tsv:1: expected text in UTF-8, got a zip archive"),
         ("x" * 5000, r"got 1: 'x{77}\.\.\.'$"),
     ],
