@@ -55,7 +55,7 @@ def bare_product(model: JoBi, triples: np.ndarray, say: Callable[[str], None]) -
     """
     ids = tf.constant(triples, tf.int32)
     queries = tf.concat([model.queries(ids, side) for side in range(len(SIDES))], 0)  # [2 N, width]
-    entities = tf.convert_to_tensor(model.entity.value)
+    entities = tf.convert_to_tensor(model.candidates())
 
     def seconds(block: int, count: int) -> float:
         start = time.perf_counter()

@@ -1,5 +1,6 @@
 """`jobi-tf train`."""
 
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -166,21 +167,24 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     config, graph, model = training.config, training.graph, training.model
     triples = ", ".join(f"{len(part):,} {split}" for split, part in graph.splits.items())
     heads = "triple and pair head" if config.joint else "triple head"
-    entities, relations = graph.num_entities * model.width, graph.num_relations * model.width * (1 + config.joint)
+    entities, parameters = graph.num_entities * model.width, sum(math.prod(x.shape) for x in model.trainable_variables)
     negatives = f"{config.negatives} negatives a triple" + (", known ones left out" if config.filter_negatives else "")
     negatives += f", shared by {config.chunk} triples" if config.negatives_mode == "shared" else ""
+    negatives += f", p {config.p:g}"
+    if config.loss == "full-softmax":
+        negatives = "queries, each with all entities"
     pair = f", alpha {config.alpha:g}" if config.joint else ""
     ranked = f"ranked every {config.eval_every}, patience {config.patience}" if config.eval_every else "never ranked"
     tables = training.strategy.experimental_local_results(model.entity.value)
     devices = [table.device.rpartition("device:")[2] for table in tables]
-    share = f", {(config.batch_size or 0) // len(devices):,} triples of a batch on each" if len(devices) > 1 else ""
+    share = f", {(config.batch_size or 0) // len(devices):,} of a batch on each" if len(devices) > 1 else ""
     begin = f"; {training.done} done" if training.done else ""
     return [
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
         ("", f"{triples} triples"),
         ("model", f"{config.model}, {heads}; d = {config.dim:,}, {model.width:,} real numbers an entity"),
-        ("", f"{entities + relations:,} parameters: entities {entities:,}, relations {relations:,}"),
-        ("training", f"batches of {config.batch_size:,}; {negatives}, p {config.p:g}{pair}"),
+        ("", f"{parameters:,} parameters: entities {entities:,}, relations {parameters - entities:,}"),
+        ("training", f"batches of {config.batch_size:,}; {negatives}{pair}"),
         ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
         ("epochs", f"{config.epochs} at most, of {training.steps:,} steps; {ranked}{begin}"),
         ("devices", f"{', '.join(devices)}{share}"),

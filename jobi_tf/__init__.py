@@ -11,8 +11,13 @@ if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph as Graph
     from jobi_tf.datasets import load_graph as load_graph
     from jobi_tf.evaluation.evaluate import evaluate as evaluate
+    from jobi_tf.losses import FullSoftmax as FullSoftmax
+    from jobi_tf.losses import PairCrossentropy as PairCrossentropy
+    from jobi_tf.losses import SampledLogistic as SampledLogistic
+    from jobi_tf.losses import SampledMargin as SampledMargin
     from jobi_tf.losses import SampledSoftmax as SampledSoftmax
     from jobi_tf.models.jobi import JoBi as JoBi
+    from jobi_tf.optimizers import LazyAdagrad as LazyAdagrad
     from jobi_tf.optimizers import LazyAdam as LazyAdam
     from jobi_tf.training.run import Run as Run
     from jobi_tf.training.run import load_model as load_model
@@ -23,10 +28,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "FullSoftmax": "losses",
     "Graph": "data.graph",
     "JoBi": "models.jobi",
+    "LazyAdagrad": "optimizers",
     "LazyAdam": "optimizers",
+    "PairCrossentropy": "losses",
     "Run": "training.run",
+    "SampledLogistic": "losses",
+    "SampledMargin": "losses",
     "SampledSoftmax": "losses",
     "evaluate": "evaluation.evaluate",
     "load_graph": "datasets",
@@ -36,7 +46,10 @@ _HOMES = {
     "train": "training.train",
 }
 # Classes that a saved model may hold: Keras finds those that are imported when it loads one.
-_SAVED = ("JoBi", "LazyAdam", "SampledSoftmax")
+_SAVED = (
+    *("JoBi", "LazyAdagrad", "LazyAdam"),
+    *("FullSoftmax", "PairCrossentropy", "SampledLogistic", "SampledMargin", "SampledSoftmax"),
+)
 __all__ = [*_HOMES]
 
 

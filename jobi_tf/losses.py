@@ -1,7 +1,24 @@
-"""Losses of the two heads. The pair head uses `keras.losses.BinaryCrossentropy(from_logits=True)`."""
+"""Losses of the two heads. With sampled negatives the pair head uses `keras.losses.BinaryCrossentropy`."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import tensorflow as tf
+
+
+def _in_one_loop(function: Callable) -> Callable:
+    """Compiles a function of large tensors by XLA on a machine without GPU, at its first call.
+
+    TensorFlow's own kernels would read and write such tensors once for each operation.
+    """
+
+    @functools.cache
+    def prepared() -> Callable:
+        return function if tf.config.list_physical_devices("GPU") else tf.function(function, jit_compile=True)
+
+    return functools.wraps(function)(lambda *arguments: prepared()(*arguments))
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -11,13 +28,213 @@ class SampledSoftmax(keras.losses.Loss):
     Labels are 1 for the positive, 0 for a negative and -1 for an entry to leave out; exactly one entry of a row is 1.
     Loss of the triple head in Balkır et al. 2019, section 3.1, and Toutanova & Chen 2015.
 
+    Args:
+        label_smoothing: share of the target that is spread evenly over all entries of a row, in [0, 1).
+        **kwargs: as for `keras.losses.Loss`.
+
     Example:
         >>> SampledSoftmax()([[1, 0, 0]], [[0.0, 0.0, 0.0]])   # ln 3
     """
+
+    def __init__(self, label_smoothing: float = 0.0, name: str = "sampled_softmax", **kwargs: Any):
+        super().__init__(name=name, **kwargs)
+        self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: labels and logits [B, 1 + n] → float [B]."""
         y_pred = tf.convert_to_tensor(y_pred)
         labels = tf.cast(y_true, y_pred.dtype)
         logits = tf.where(labels < 0, y_pred.dtype.min, y_pred)
-        return tf.reduce_logsumexp(logits, -1) - tf.reduce_sum(tf.where(labels > 0, logits, 0), -1)
+        target = tf.reduce_sum(tf.where(labels > 0, logits, 0), -1)
+        if self.label_smoothing:
+            mean = _mean(y_pred, labels >= 0)
+            target = (1 - self.label_smoothing) * target + self.label_smoothing * mean
+        return tf.reduce_logsumexp(logits, -1) - target
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"label_smoothing": self.label_smoothing}
+
+
+@keras.saving.register_keras_serializable("jobi_tf")
+class SampledLogistic(keras.losses.Loss):
+    """Binary cross-entropy of the positive, and that of its negatives in the mean.
+
+    A triple is true with probability sigmoid(margin + score). The negatives of a row have weights that add up to 1;
+    they are equal, or larger for greater scores (self-adversarial, Sun et al. 2019). Labels are as of `SampledSoftmax`.
+
+    Args:
+        margin: added to every score. Scores that are never positive, as those of distances, need one.
+        adversarial_temperature: how much the weights lean to greater scores: they are the softmax of this times the
+            scores, and have no gradient of their own. 0 weighs all alike.
+        label_smoothing: share of each target that goes to one half, in [0, 1).
+        **kwargs: as for `keras.losses.Loss`.
+    """
+
+    def __init__(
+        self,
+        margin: float = 0.0,
+        adversarial_temperature: float = 0.0,
+        label_smoothing: float = 0.0,
+        name: str = "sampled_logistic",
+        **kwargs: Any,
+    ):
+        super().__init__(name=name, **kwargs)
+        self.margin = margin
+        self.adversarial_temperature = adversarial_temperature
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns the loss of each row: labels and scores [B, 1 + n] → float [B]."""
+        scores = tf.convert_to_tensor(y_pred)
+        labels = tf.cast(y_true, scores.dtype)
+        logits = self.margin + scores
+        target = labels * (1 - self.label_smoothing) + self.label_smoothing / 2
+        losses = tf.nn.softplus(logits) - target * logits
+        negative = tf.equal(labels, 0)
+        leaning = self.adversarial_temperature * tf.stop_gradient(scores)
+        weights = tf.nn.softmax(tf.where(negative, leaning, scores.dtype.min), -1)
+        # Where a row has no negative the softmax is even over entries that do not count.
+        weights = tf.where(negative, weights, 0)
+        return tf.reduce_sum(tf.where(labels > 0, losses, 0) + weights * tf.where(negative, losses, 0), -1)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        names = ("margin", "adversarial_temperature", "label_smoothing")
+        return super().get_config() | {name: getattr(self, name) for name in names}
+
+
+@keras.saving.register_keras_serializable("jobi_tf")
+class SampledMargin(keras.losses.Loss):
+    """How far the positive fails to be a margin above its negatives, in the mean over these (Bordes et al. 2013).
+
+    Labels are as of `SampledSoftmax`.
+
+    Args:
+        margin: by so much a positive should exceed a negative.
+        **kwargs: as for `keras.losses.Loss`.
+    """
+
+    def __init__(self, margin: float = 1.0, name: str = "sampled_margin", **kwargs: Any):
+        super().__init__(name=name, **kwargs)
+        self.margin = margin
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns the loss of each row: labels and scores [B, 1 + n] → float [B]."""
+        scores = tf.convert_to_tensor(y_pred)
+        labels = tf.cast(y_true, scores.dtype)
+        positive = tf.reduce_sum(tf.where(labels > 0, scores, 0), -1, keepdims=True)
+        return _mean(tf.nn.relu(self.margin - positive + scores), tf.equal(labels, 0))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"margin": self.margin}
+
+
+@keras.saving.register_keras_serializable("jobi_tf")
+class FullSoftmax(keras.losses.Loss):
+    """Negative log-likelihood of answers under a softmax over all entities, in the mean over a query's answers.
+
+    Labels are the answers themselves, by their ids, filled up with -1: [B, m]; a row has one at least.
+    Loss of the triple head in the appendix of Balkır et al. 2019.
+
+    Args:
+        label_smoothing: share of the target that is spread evenly over all entities, in [0, 1).
+        **kwargs: as for `keras.losses.Loss`.
+
+    Example:
+        >>> FullSoftmax()([[2, -1]], [[0.0, 0.0, 0.0]])   # ln 3
+    """
+
+    def __init__(self, label_smoothing: float = 0.0, name: str = "full_softmax", **kwargs: Any):
+        super().__init__(name=name, **kwargs)
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns the loss of each row: ids [B, m] and logits [B, E] → float [B]."""
+        ids = tf.cast(y_true, tf.int32)
+        query, place = tf.unstack(tf.where(ids >= 0), 2, axis=1)  # [A] both
+        where = tf.stack([tf.cast(query, tf.int32), tf.gather_nd(ids, tf.stack([query, place], 1))], 1)  # [A, 2]
+        share = tf.gather((1 - self.label_smoothing) / tf.reduce_sum(tf.cast(ids >= 0, tf.float32), 1), query)
+        rows, even = tf.shape(ids, tf.int64)[0], self.label_smoothing
+
+        @tf.custom_gradient
+        def loss(logits: tf.Tensor):  # type: ignore[no-untyped-def]
+            logarithm = _logarithm_of_sum(logits)
+            target = tf.math.unsorted_segment_sum(share * tf.gather_nd(logits, where), query, rows)
+            if even:
+                target += even * tf.reduce_mean(logits, -1)
+
+            def gradient(upstream: tf.Tensor) -> tf.Tensor:
+                dense = _softmax_gradient(logits, logarithm, upstream, even)
+                return tf.tensor_scatter_nd_sub(dense, where, share * tf.gather(upstream, query))
+
+            return logarithm - target, gradient
+
+        return loss(tf.convert_to_tensor(y_pred))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"label_smoothing": self.label_smoothing}
+
+
+@_in_one_loop
+def _logarithm_of_sum(logits: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_logsumexp(logits, -1)
+
+
+@_in_one_loop
+def _softmax_gradient(logits: tf.Tensor, logarithm: tf.Tensor, upstream: tf.Tensor, even: float) -> tf.Tensor:
+    """Returns the gradient of the logits, [B, E], but for what the answers contribute."""
+    share = even / tf.cast(tf.shape(logits)[1], logits.dtype)
+    return (tf.exp(logits - logarithm[:, None]) - share) * upstream[:, None]
+
+
+@keras.saving.register_keras_serializable("jobi_tf")
+class PairCrossentropy(keras.losses.Loss):
+    """Binary cross-entropy of the pair head's scores, in the mean over the entries of a row.
+
+    It is `keras.losses.BinaryCrossentropy(from_logits=True)` in one pass over memory, and with a margin.
+
+    Args:
+        margin: added to every score. Scores that are never positive, as those of distances, need one.
+        **kwargs: as for `keras.losses.Loss`.
+    """
+
+    def __init__(self, margin: float = 0.0, name: str = "pair_crossentropy", **kwargs: Any):
+        super().__init__(name=name, **kwargs)
+        self.margin = margin
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns the loss of each row: labels 0 or 1 and scores [..., n] → float [...]."""
+        labels = tf.cast(y_true, tf.float32)
+
+        @tf.custom_gradient
+        def loss(scores: tf.Tensor):  # type: ignore[no-untyped-def]
+            arguments = labels, scores, self.margin
+            return _crossentropy(*arguments), lambda upstream: _crossentropy_gradient(upstream, *arguments)
+
+        return loss(tf.convert_to_tensor(y_pred))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return super().get_config() | {"margin": self.margin}
+
+
+@_in_one_loop
+def _crossentropy(labels: tf.Tensor, scores: tf.Tensor, margin: float) -> tf.Tensor:
+    logits = margin + scores
+    # ln(1 + x) of an x so small that 1 + x is 1 does not count in a sum; log1p would take longer.
+    return tf.reduce_mean(tf.nn.relu(logits) - labels * logits + tf.math.log(1 + tf.exp(-tf.abs(logits))), -1)
+
+
+@_in_one_loop
+def _crossentropy_gradient(upstream: tf.Tensor, labels: tf.Tensor, scores: tf.Tensor, margin: float) -> tf.Tensor:
+    each = upstream / tf.cast(tf.shape(scores)[-1], scores.dtype)
+    return (tf.sigmoid(margin + scores) - labels) * each[..., None]
+
+
+def _mean(values: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+    """Returns the mean of the chosen values of each row, 0 where there are none: [..., n] → [...]."""
+    count = tf.reduce_sum(tf.cast(chosen, values.dtype), -1)
+    return tf.math.divide_no_nan(tf.reduce_sum(tf.where(chosen, values, 0), -1), count)

@@ -1,4 +1,4 @@
-"""An Adam whose step costs as much as the rows that it touches, not as much as the table."""
+"""Adam and Adagrad whose step costs as much as the rows that it touches, not as much as the table."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ class LazyAdam(keras.optimizers.Adam):
 
     Where the gradient is a `tf.IndexedSlices`, repeated rows are added up before they are squared, and rows without an
     entry keep their values and their moments, bit for bit. Bias correction counts all steps, as in TensorFlow Addons'
-    LazyAdam. A dense gradient is handled as in Adam; when every row is touched, both agree.
+    LazyAdam. When every row is touched, or the gradient is dense, it is Adam.
 
     Args: as `keras.optimizers.Adam`, but for `amsgrad`, `weight_decay`, `clipnorm`, `clipvalue`, `global_clipnorm`,
         `use_ema`, `loss_scale_factor` and `gradient_accumulation_steps`, which read or write whole tables, or act
@@ -40,20 +40,14 @@ class LazyAdam(keras.optimizers.Adam):
         name: str = "lazy_adam",
         **kwargs: Any,
     ):
-        refused = sorted(key for key, value in kwargs.items() if value and key in _DENSE)
-        if refused:
-            raise ValueError(f"expected only options that act on touched rows, got {', '.join(refused)}")
+        _refuse_dense(kwargs)
         super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        if not isinstance(gradient, tf.IndexedSlices):
-            super().update_step(gradient, variable, learning_rate)
-            return
         step = tf.cast(self.iterations + 1, variable.dtype)
         index = self._get_variable_index(variable)
-        moments = [self._momentums[index].value, self._velocities[index].value]
-        tables = [variable.value if isinstance(variable, keras.Variable) else variable, *moments]
+        tables = [_raw(x) for x in (variable, self._momentums[index], self._velocities[index])]
         settings = {
             "beta1_power": self.beta_1**step,
             "beta2_power": self.beta_2**step,
@@ -62,12 +56,73 @@ class LazyAdam(keras.optimizers.Adam):
             "beta2": self.beta_2,
             "epsilon": self.epsilon,
         }
+        if not isinstance(gradient, tf.IndexedSlices):
+            var, first, second = (table.handle for table in tables)
+            tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, grad=gradient, **settings)
+            return
         rows, gradients = sum_repeated(gradient)
         blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(variable.shape[0] / ROWS_OF_A_BLOCK))
         size = -(-tf.size(rows) // blocks)
         for i in range(blocks):
             part = slice(i * size, (i + 1) * size)
             _apply_adam(tables, rows[part], gradients[part], settings)
+
+
+@keras.saving.register_keras_serializable("jobi_tf")
+class LazyAdagrad(keras.optimizers.Adagrad):
+    """Adagrad that updates only the rows for which a sparse gradient has entries.
+
+    Rows without an entry have a gradient of zero, for which Adagrad changes nothing: this is Adagrad, but for the time
+    that it takes. Repeated rows are added up before they are squared.
+
+    Args: as `keras.optimizers.Adagrad`, but for the options that `LazyAdam` refuses. Accumulators start from 0 and
+        epsilon is small, since the gradients of a batch's mean are: with Keras' 0.1 steps would hardly adapt.
+
+    Raises:
+        ValueError: an option was set that acts on whole tables.
+
+    Example:
+        >>> model.compile(optimizer=LazyAdagrad(learning_rate=0.1), loss=...)
+
+    Reference: Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, JMLR 2011.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.1,
+        initial_accumulator_value: float = 0.0,
+        epsilon: float = 1e-10,
+        name: str = "lazy_adagrad",
+        **kwargs: Any,
+    ):
+        _refuse_dense(kwargs)
+        super().__init__(learning_rate, initial_accumulator_value, epsilon, name=name, **kwargs)
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
+        accumulator = self._accumulators[self._get_variable_index(variable)]
+        settings = {
+            "var": _raw(variable).handle,
+            "accum": _raw(accumulator).handle,
+            "lr": tf.cast(learning_rate, variable.dtype),
+            "epsilon": tf.cast(self.epsilon, variable.dtype),
+        }
+        if isinstance(gradient, tf.IndexedSlices):
+            rows, gradients = sum_repeated(gradient)
+            tf.raw_ops.ResourceSparseApplyAdagradV2(indices=rows, grad=gradients, **settings)
+        else:
+            tf.raw_ops.ResourceApplyAdagradV2(grad=gradient, **settings)
+
+
+def _raw(variable: Any) -> tf.Variable:
+    """Returns the TensorFlow variable; under a strategy Keras hands over that of a device already."""
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def _refuse_dense(options: dict[str, Any]) -> None:
+    refused = sorted(key for key, value in options.items() if value and key in _DENSE)
+    if refused:
+        raise ValueError(f"expected only options that act on touched rows, got {', '.join(refused)}")
 
 
 def _apply_adam(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: dict[str, Any]) -> None:

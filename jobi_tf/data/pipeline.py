@@ -1,25 +1,28 @@
-"""The stream of training batches."""
+"""The streams of training batches: of triples with negatives, and of queries with all their answers."""
+
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences
 from jobi_tf.errors import UsageError
 
 
-def default_batch_size(triples: int) -> int:
-    """Returns 1000 for `triples` training triples, less for few: an epoch then still has a hundred steps, or so."""
-    return min(triples, max(50, min(1000, triples // 100)))
+def default_batch_size(triples: int, largest: int = 1000) -> int:
+    """Returns `largest` for many training triples, less for few: an epoch then still has a hundred steps, or so."""
+    return min(triples, max(50, min(largest, triples // 100)))
 
 
-def steps_per_epoch(triples: int, batch_size: int, chunk: int | None = None) -> int:
-    """Returns the number of full batches in `triples` training triples; at least 1.
+def steps_per_epoch(triples: int, batch_size: int, chunk: int | None = None, what: str = "training triples") -> int:
+    """Returns the number of full batches in `triples` training triples, or `what` else they are; at least 1.
 
     Raises:
         UsageError: the batch is larger than the training split, or no whole number of chunks.
     """
     if not 1 <= batch_size <= triples:
-        raise UsageError(f"expected a batch size from 1 to the {triples:,} training triples, got {batch_size:,}")
+        raise UsageError(f"expected a batch size from 1 to the {triples:,} {what}, got {batch_size:,}")
     if chunk and batch_size % chunk:
         raise UsageError(f"expected a batch size that is a multiple of a chunk's {chunk} triples, got {batch_size:,}")
     return triples // batch_size
@@ -70,10 +73,7 @@ def training_batches(
     shuffles, corruptions = tf.unstack(tf.random.split(tf.constant([seed, 0], tf.int64), 2))
 
     def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        epoch, place = step // per_epoch, step % per_epoch
-        positions = place * batch_size + tf.range(batch_size, dtype=tf.int64)
-        index = tf.random.experimental.index_shuffle(positions, tf.random.fold_in(shuffles, epoch), len(train) - 1)
-        rows = tf.gather(triples, index)
+        rows = tf.gather(triples, _shuffled(step, per_epoch, batch_size, len(train), shuffles))
         draws = tf.random.fold_in(corruptions, step)
         inputs = {}
         if chunk:
@@ -89,6 +89,91 @@ def training_batches(
             labels["pair"] = tf.concat([positive, pair_labels], -1)
         return inputs, labels
 
+    return _endless(batch, first_step)
+
+
+def query_batches(
+    train: KnownAnswers, occurrences: Occurrences | None, batch_size: int, seed: int, first_step: int = 0
+) -> tf.data.Dataset:
+    """Returns the endless stream of batches of queries with all their answers, from step `first_step` on.
+
+    Each query of training, (h, r, ?) or (?, r, t), comes once an epoch. It stands for as many triples as it has answers
+    and counts as many, so that an epoch weighs every triple once a side; as the paper's, which takes each triple by
+    itself. The stream has no state, as that of `training_batches`.
+
+    Args:
+        train: the answers of the training triples.
+        occurrences: what the labels of the pair head are made from; None gives none.
+        batch_size: queries a batch over all devices, B.
+        seed: seed of shuffles.
+        first_step: number of batches to leave out at the start.
+
+    Returns:
+        A dataset of `(inputs, labels, weights)`:
+            inputs: `anchor` (the known entity), `relation` and `side` (which is sought) int32 [B], heads before tails;
+                `answers` int32 [B, m], filled up with -1; `weight` float32 [B], the number of a query's answers over
+                that of the mean query.
+            labels: `triple`, the answers, int32 [B, m]; with occurrences `pair`, for each entity whether it was seen on
+                that side of the relation, int8 [B, E].
+            weights: that of the query, for each of the labels.
+
+    Raises:
+        UsageError: the batch is larger than the number of queries.
+    """
+    count = len(train.keys)
+    per_epoch = steps_per_epoch(count, batch_size, what="training queries")
+    rest, relations = np.divmod(train.keys, train.num_relations)
+    sides, anchors = np.divmod(rest, train.num_entities)
+    queries = tf.constant(np.stack([anchors, relations, sides], 1), tf.int32)
+    mean_answers = len(train.answers.entities) / count
+    listed = _Lists(train.answers)
+    seen = _Lists(occurrences.seen) if occurrences else None
+    shuffles = tf.random.split(tf.constant([seed, 0], tf.int64), 2)[0]
+
+    def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        # Queries are numbered by side first: what is sorted has heads before tails.
+        index = tf.sort(_shuffled(step, per_epoch, batch_size, count, shuffles))
+        rows = tf.gather(queries, index)
+        inputs = {name: rows[:, i] for i, name in enumerate(("anchor", "relation", "side"))}
+        answers = listed(index)
+        inputs["answers"] = answers.to_tensor(-1)
+        inputs["weight"] = tf.cast(answers.row_lengths(), tf.float32) / mean_answers
+        labels = {"triple": inputs["answers"]}
+        if seen:
+            distinct, place = tf.unique(inputs["side"] * train.num_relations + inputs["relation"])
+            labels["pair"] = tf.gather(_multi_hot(seen(distinct), train.num_entities), place)
+        return inputs, labels, dict.fromkeys(labels, inputs["weight"])
+
+    return _endless(batch, first_step)
+
+
+class _Lists:
+    """Lists of entities to take in graph: called with ids of lists, [N], it returns a ragged tensor int32 [N, …]."""
+
+    def __init__(self, lists: Csr):
+        self._offsets = tf.constant(lists.offsets, tf.int64)
+        self._entities = tf.constant(lists.entities, tf.int32)
+
+    def __call__(self, ids: tf.Tensor) -> tf.RaggedTensor:
+        places = tf.ragged.range(tf.gather(self._offsets, ids), tf.gather(self._offsets, ids + 1))
+        return places.with_values(tf.gather(self._entities, places.values))
+
+
+def _multi_hot(lists: tf.RaggedTensor, num_entities: int) -> tf.Tensor:
+    """Returns int8 [N, E] with 1 for the entities of each list."""
+    where = tf.stack([tf.cast(lists.value_rowids(), tf.int32), lists.values], 1)
+    shape = [tf.shape(lists.row_lengths())[0], num_entities]
+    return tf.scatter_nd(where, tf.ones(tf.shape(where)[:1], tf.int8), shape)
+
+
+def _shuffled(step: tf.Tensor, per_epoch: int, batch_size: int, count: int, seed: tf.Tensor) -> tf.Tensor:
+    """Returns which of `count` examples make the batch of a step, int64 [batch_size]; another order each epoch."""
+    epoch, place = step // per_epoch, step % per_epoch
+    positions = place * batch_size + tf.range(batch_size, dtype=tf.int64)
+    return tf.random.experimental.index_shuffle(positions, tf.random.fold_in(seed, epoch), count - 1)
+
+
+def _endless(batch: Callable, first_step: int) -> tf.data.Dataset:
     steps = tf.data.Dataset.range(first_step, np.iinfo(np.int64).max)
     batches = steps.map(batch, num_parallel_calls=2, deterministic=True).prefetch(2)
     # Nothing is left to tune, and a tuner that sleeps holds up the end of training, by seconds (TensorFlow 2.21).

@@ -53,7 +53,7 @@ def best_answers(
 def _best(
     model: JoBi, known: KnownAnswers, triples: np.ndarray, side: int, k: int, new_only: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    scores = tf.matmul(model.queries(tf.constant(triples), side), model.entity.value, transpose_b=True)
+    scores = model.scores(tf.constant(triples), side)
     if not bool(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))):
         raise JobiError("expected finite scores, got NaN or infinity: the model's weights are broken")
     rows, answers = known.lookup(side, triples)

@@ -93,7 +93,7 @@ class Ranker:
         score comes from the same product as the candidates', so that they are rounded alike, but for the last columns
         of a product, which other instructions may compute.
         """
-        scores = tf.matmul(self.model.queries(triples, side), self.model.entity.value, transpose_b=True)  # [b, E]
+        scores = self.model.scores(triples, side)  # [b, E]
         true = tf.gather(scores, triples[:, column(side)], batch_dims=1)  # [b]
         known, target = tf.gather_nd(scores, tf.stack([rows, entities], 1)), tf.gather(true, rows)  # [M]
         counts = []

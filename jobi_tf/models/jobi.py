@@ -1,6 +1,5 @@
 """The joint model."""
 
-import math
 from typing import Any
 
 import keras
@@ -9,13 +8,19 @@ import tensorflow as tf
 from jobi_tf.data.occurrences import TAIL, column
 from jobi_tf.errors import UsageError
 from jobi_tf.models.batch_scores import batch_scores
+from jobi_tf.models.full_scores import full_scores, table_and_rows
+from jobi_tf.models.penalties import penalty
+from jobi_tf.models.reciprocal import Reciprocal
+from jobi_tf.models.scorer import Scorer, glorot_normal
 from jobi_tf.models.scorers import get_scorer
 from jobi_tf.models.shared_scores import shared_scores
+
+HEADS = ("triple", "pair")
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
 class JoBi(keras.Model):
-    """A bilinear knowledge-graph embedding with a triple head and an optional pair head over one entity table.
+    """A knowledge-graph embedding with a triple head and an optional pair head over one entity table.
 
     The triple head scores triples. The pair head, with a relation table of its own, scores whether the entities of a
     triple occur with its relation at all. It only helps training: `score`, ranking and export read the triple head.
@@ -23,11 +28,20 @@ class JoBi(keras.Model):
     Args:
         num_entities: number of entities, E.
         num_relations: number of relations, R.
-        dim: the paper's embedding size d. ComplEx and SimplE have two vectors of that length for each entity and
-            relation; `width` is the size in real numbers.
-        scorer: `"complex"`, `"distmult"` or `"simple"`.
+        dim: the paper's embedding size d. ComplEx, SimplE and RotatE have two vectors of that length for each entity;
+            `width` is the size in real numbers.
+        scorer: the name of a score function: `"complex"`, `"distmult"`, `"simple"`, `"rescal"`, `"tucker"`, `"transe"`
+            or `"rotate"`.
         joint: whether there is a pair head.
-        seed: seed of the initial embeddings, Glorot normal over each [rows, d] part of a table.
+        seed: seed of the initial embeddings, Glorot normal over each [rows, d] part of a table, and of dropout.
+        reciprocal: relations have a second half, by which heads are asked for; see `Reciprocal`. The two sides of a
+            triple have scores of their own then, and `score` is that of the tail.
+        n3: weight λ of the penalty λ/3 · Σ |x|³ on the embeddings of each training triple's head, relation and tail, in
+            the mean over triples; complex numbers by their moduli.
+        n3_pair: the same for the triple's relation in the pair head.
+        l2: weight λ of the penalty λ/2 · Σ |x|² on all of these.
+        entity_dropout: share of the numbers of a known entity that a query of training goes without.
+        relation_dropout: share of the numbers of its relation.
 
     Raises:
         UsageError: a size is not positive, or there is no such scorer.
@@ -49,6 +63,13 @@ class JoBi(keras.Model):
         scorer: str = "complex",
         joint: bool = True,
         seed: int = 0,
+        *,
+        reciprocal: bool = False,
+        n3: float = 0.0,
+        n3_pair: float = 0.0,
+        l2: float = 0.0,
+        entity_dropout: float = 0.0,
+        relation_dropout: float = 0.0,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -61,27 +82,52 @@ class JoBi(keras.Model):
         self.scorer = scorer
         self.joint = joint
         self.seed = seed
-        self._scorer = get_scorer(scorer)
-        self.entity = self._table("entity", num_entities, seed)
-        self.triple_relation = self._table("triple_relation", num_relations, seed + 1)
-        self.pair_relation = self._table("pair_relation", num_relations, seed + 2) if joint else None
+        self.reciprocal = reciprocal
+        self.n3, self.n3_pair, self.l2 = n3, n3_pair, l2
+        self.entity_dropout, self.relation_dropout = entity_dropout, relation_dropout
+        self._scorer: Scorer = Reciprocal(get_scorer(scorer)) if reciprocal else get_scorer(scorer)
+        self.entity = self._weights("entity", (num_entities, self.width), glorot_normal(num_entities, dim, seed))
+        self.triple_relation = self._relation_table("triple_relation", seed + 1)
+        self.pair_relation = self._relation_table("pair_relation", seed + 2) if joint else None
+        # Weights that the relations of a model head have in common; each head has its own.
+        self.common = [self._common(name, seed + 3 + i) for i, name in enumerate(HEADS[: 1 + joint])]
+        # Keras' dropout layers do not save how far their draws are, so that no training could be resumed exactly.
+        self._steps: Any = self._counter("dropout_steps") if entity_dropout or relation_dropout else None
+        self._penalty: Any = keras.metrics.Mean("penalty") if n3 or n3_pair or l2 else None
         self.built = True
 
-    def _table(self, name: str, rows: int, seed: int) -> keras.Variable:
-        # autocast=False: under a mixed-precision policy reading the table would otherwise copy all of it.
-        deviation = math.sqrt(2 / (rows + self.dim))
-        initializer = keras.initializers.RandomNormal(stddev=deviation, seed=seed)
-        return self.add_weight(
-            name=name, shape=(rows, self.width), initializer=initializer, dtype="float32", autocast=False
-        )
+    def _weights(self, name: str, shape: tuple[int, ...], initializer: keras.initializers.Initializer) -> Any:
+        # autocast=False: under a mixed-precision policy reading a table would otherwise copy all of it.
+        return self.add_weight(name=name, shape=shape, initializer=initializer, dtype="float32", autocast=False)
+
+    def _counter(self, name: str) -> keras.Variable:
+        options: dict[str, Any] = {"trainable": False, "aggregation": "only_first_replica"}
+        return self.add_weight(name=name, shape=(), initializer="zeros", dtype="int64", **options)
+
+    def _relation_table(self, name: str, seed: int) -> keras.Variable:
+        initializer = self._scorer.relation_initializer(self.num_relations, self.dim, seed)
+        return self._weights(name, (self.num_relations, self.relation_width), initializer)
+
+    def _common(self, head: str, seed: int) -> dict[str, keras.Variable]:
+        weights = {}
+        for i, (name, shape) in enumerate(self._scorer.shared(self.dim).items()):
+            # What is summed over the first axis keeps its size.
+            initializer = keras.initializers.RandomNormal(stddev=shape[0] ** -0.5, seed=seed + len(HEADS) * i)
+            weights[name] = self._weights(f"{head}_{name}", shape, initializer)
+        return weights
 
     @property
     def width(self) -> int:
-        """Real numbers of an entity, and of a relation in each head."""
-        return self._scorer.parts * self.dim
+        """Real numbers of an entity."""
+        return self._scorer.entity_width(self.dim)
 
-    def call(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Scores triples and their candidates.
+    @property
+    def relation_width(self) -> int:
+        """Real numbers of a relation in each head."""
+        return self._scorer.relation_width(self.dim)
+
+    def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+        """Scores triples and their candidates, or all entities as answers to queries.
 
         Args:
             inputs: either triples with candidates of their own: `head`, `relation`, `tail` int32 [B]; `candidates`
@@ -89,37 +135,125 @@ class JoBi(keras.Model):
                 head; the others replace its tail.
                 Or chunks of c triples that share candidates: `head`, `relation`, `tail` int32 [C, c]; `candidates`
                 int32 [C, n], of which the first n // 2 replace heads, the others tails.
+                Or queries: `anchor`, the known entity, and `relation` int32 [B]; `side`, which is sought, int32 [B],
+                ascending; `answers` int32 [B, m], filled up with -1; `weight` float32 [B], what a query counts.
+            training: whether to drop out and to add penalties.
 
         Returns:
             `triple`, and `pair` of a joint model: scores of the triple and of its candidates, float32 [B, 1 + n] or
-            [C, c, 1 + n].
-        """
-        score = self._with_own_candidates if inputs["head"].shape.rank == 1 else self._with_shared_candidates
-        relations = [tf.gather(table.value, inputs["relation"]) for table in self._relation_tables()]
-        return dict(zip(("triple", "pair"), tf.unstack(score(inputs, relations), len(relations)), strict=False))
+            [C, c, 1 + n]; or of all entities, [B, E].
 
-    def _with_own_candidates(self, inputs: dict[str, tf.Tensor], relations: list[tf.Tensor]) -> tf.Tensor:
-        head, tail, candidates = (inputs[name] for name in ("head", "tail", "candidates"))
+        Raises:
+            UsageError: relations are reciprocal, and a triple with candidates would have a score for each side.
+        """
+        if training and self._steps is not None:
+            self._steps.assign_add(1)
+        if "anchor" in inputs:
+            scores = self._with_all_entities(inputs, training)
+        elif self.reciprocal:
+            raise UsageError("expected queries, as reciprocal relations have two scores for a triple, got triples")
+        elif inputs["head"].shape.rank == 1:
+            scores = self._with_own_candidates(inputs, training)
+        else:
+            scores = self._with_shared_candidates(inputs, training)
+        return dict(zip(HEADS, scores, strict=False))
+
+    def _with_own_candidates(self, inputs: dict[str, tf.Tensor], training: bool) -> list[tf.Tensor]:
+        head, relation, tail, candidates = (inputs[name] for name in ("head", "relation", "tail", "candidates"))
         batch = tf.shape(head)[0]
         # Distinct entities are gathered once for both heads, and so their gradient comes without repeated rows.
         ids, place = tf.unique(tf.concat([head, tail, tf.reshape(candidates, [-1])], 0))
-        return batch_scores(
-            self._scorer,
-            tf.gather(self.entity.value, ids),
-            relations,
-            place[:batch],
-            place[batch : 2 * batch],
-            tf.reshape(place[2 * batch :], tf.shape(candidates)),
-            inputs["head_corruptions"],
-        )
+        rows = tf.gather(self.entity.value, ids)
+        places = place[:batch], place[batch : 2 * batch]
+        if training and self._penalty:
+            self._penalise([(tf.gather(rows, x), 1.0) for x in places], relation)
+        anchors = self._anchors([tf.gather(rows, x) for x in places]) if training and self.entity_dropout else ()
+        relations = self._relations(relation, training)
+        candidates = tf.reshape(place[2 * batch :], tf.shape(candidates))
+        scores = batch_scores(self._scorer, rows, relations, *places, candidates, inputs["head_corruptions"], anchors)
+        return tf.unstack(scores, len(relations))
 
-    def _with_shared_candidates(self, inputs: dict[str, tf.Tensor], relations: list[tf.Tensor]) -> tf.Tensor:
-        heads, tails = tf.split(inputs["candidates"], [inputs["candidates"].shape[1] // 2, -1], 1)
-        ids = inputs["head"], inputs["tail"], heads, tails
-        return shared_scores(self._scorer, relations, *(tf.gather(self.entity.value, x) for x in ids))
+    def _with_shared_candidates(self, inputs: dict[str, tf.Tensor], training: bool) -> list[tf.Tensor]:
+        halves = tf.split(inputs["candidates"], [inputs["candidates"].shape[1] // 2, -1], 1)
+        head, tail, heads, tails = (tf.gather(self.entity.value, x) for x in (inputs["head"], inputs["tail"], *halves))
+        if training and self._penalty:
+            self._penalise([(head, 1.0), (tail, 1.0)], inputs["relation"])
+        anchors = self._anchors([head, tail]) if training and self.entity_dropout else ()
+        relations = self._relations(inputs["relation"], training)
+        scores = shared_scores(self._scorer, relations, head, tail, heads, tails, anchors)
+        return tf.unstack(scores, len(relations))
+
+    def _with_all_entities(self, inputs: dict[str, tf.Tensor], training: bool) -> list[tf.Tensor]:
+        anchor, relation, side = (inputs[name] for name in ("anchor", "relation", "side"))
+        penalised = bool(training and self._penalty)
+        query, place = tf.unstack(tf.where(inputs["answers"] >= 0), 2, axis=1)  # [A] both
+        answers = [tf.gather_nd(inputs["answers"], tf.stack([query, place], 1))] if penalised else []
+        table, anchor, *answers = table_and_rows(self.entity.value, anchor, *answers)
+        if penalised:
+            # A query counts as often as it has answers, and so do the known entity and the relation in it.
+            numbers = tf.reduce_sum(tf.cast(inputs["answers"] >= 0, tf.float32), 1)  # [B]
+            of_answers = tf.gather(inputs["weight"] / numbers, query)
+            self._penalise([(anchor, inputs["weight"]), (answers[0], of_answers)], relation, inputs["weight"], side)
+        if training and self.entity_dropout:
+            (anchor,) = self._anchors([anchor])
+        return full_scores(self._scorer, table, self._relations(relation, training), anchor, side)
+
+    def _relations(self, ids: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
+        """Returns for each model head what queries take for relations, [..., …]."""
+        return [self._relation(place, ids, training) for place in range(len(self.common))]
+
+    def _relation(self, head: int, ids: tf.Tensor, training: bool = False) -> tf.Tensor:
+        common = {name: weight.value for name, weight in self.common[head].items()}
+        # What takes weights in common is made once for each distinct relation.
+        distinct, place = tf.unique(tf.reshape(ids, [-1])) if common else (ids, None)
+        rows = tf.gather(self._relation_tables()[head].value, distinct)
+        if training and self.relation_dropout:
+            rows = self._dropped(rows, self.relation_dropout, 2 + head)
+        made = self._scorer.relation(rows, common)
+        return made if place is None else tf.gather(made, tf.reshape(place, tf.shape(ids)))
 
     def _relation_tables(self) -> list[keras.Variable]:
         return [self.triple_relation] + ([self.pair_relation] if self.joint else [])
+
+    def _anchors(self, rows: list[tf.Tensor]) -> list[tf.Tensor]:
+        return [self._dropped(x, self.entity_dropout, i) for i, x in enumerate(rows)]
+
+    def _dropped(self, rows: tf.Tensor, rate: float, place: int) -> tf.Tensor:
+        """Leaves out a share of the numbers; the draw follows from the seed, the step, the device and the place."""
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        seed = tf.stack([tf.constant(self.seed, tf.int64), self._steps.value])
+        for number in (replica, place):
+            seed = tf.random.fold_in(seed, number)
+        return tf.nn.experimental.stateless_dropout(rows, rate, seed)
+
+    def _penalise(
+        self,
+        entities: list[tuple[tf.Tensor, tf.Tensor | float]],
+        relation: tf.Tensor,
+        weight: tf.Tensor | float = 1.0,
+        side: tf.Tensor | None = None,
+    ) -> None:
+        """Adds the penalties to the loss, in the mean over the ids in `relation`.
+
+        Args:
+            entities: rows, float32 [..., width], and what each row counts, [...].
+            relation: ids of the relations, int32 [...].
+            weight: what each of these counts, [...].
+            side: the side that is sought, int32 [...], where there is one.
+        """
+        total = tf.zeros([])
+        for rows, counts in entities:
+            total += tf.reduce_sum(counts * penalty(self._scorer.entity_squares(rows), self.n3, self.l2))
+        for table, n3 in zip(self._relation_tables(), (self.n3, self.n3_pair), strict=False):
+            squares = self._scorer.relation_squares(tf.gather(table.value, relation), side)
+            total += tf.reduce_sum(weight * penalty(squares, n3, self.l2))
+        mean = total / tf.cast(tf.size(relation), tf.float32)
+        self.add_loss(mean)
+        self._penalty.update_state(mean)
+
+    def candidates(self) -> tf.Tensor:
+        """Returns what queries are multiplied with to score each entity, float32 [E, length of a query]."""
+        return self._scorer.candidate(self.entity.value)
 
     def queries(self, triples: tf.Tensor, side: int) -> tf.Tensor:
         """Returns the triple head's queries for the entities sought on one side.
@@ -129,18 +263,29 @@ class JoBi(keras.Model):
             side: `HEAD` or `TAIL` of `jobi_tf.data.occurrences`.
 
         Returns:
-            float32 [B, width]; the dot product with an entity's row is its score in that place.
+            float32 [B, length]; its dot product with a row of `candidates` gives the score of that entity, which is the
+            product itself unless scores are distances. The length is the width of an entity, or two more.
         """
         anchor = tf.gather(self.entity.value, triples[:, column(1 - side)])
-        relation = tf.gather(self.triple_relation.value, triples[:, 1])
+        relation = self._relation(HEADS.index("triple"), triples[:, 1])
         return self._scorer.tail_query(anchor, relation) if side == TAIL else self._scorer.head_query(relation, anchor)
+
+    def scores(self, triples: tf.Tensor, side: int) -> tf.Tensor:
+        """Returns the triple head's scores of every entity on a side of `triples`; int [B, 3] → float32 [B, E]."""
+        return self._scorer.score(tf.matmul(self.queries(triples, side), self.candidates(), transpose_b=True))
 
     def score(self, triples: tf.Tensor) -> tf.Tensor:
         """Returns the triple head's scores of `triples`: int [B, 3] → float32 [B]."""
         triples = tf.convert_to_tensor(triples)
-        return tf.reduce_sum(self.queries(triples, TAIL) * tf.gather(self.entity.value, triples[:, column(TAIL)]), -1)
+        tails = self._scorer.candidate(tf.gather(self.entity.value, triples[:, column(TAIL)]))
+        return self._scorer.score(tf.reduce_sum(self.queries(triples, TAIL) * tails, -1))
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
-        names = ("num_entities", "num_relations", "dim", "scorer", "joint", "seed")
-        return super().get_config() | {name: getattr(self, name) for name in names}
+        return super().get_config() | {name: getattr(self, name) for name in _ARGUMENTS}
+
+
+_ARGUMENTS = (
+    *("num_entities", "num_relations", "dim", "scorer", "joint", "seed", "reciprocal"),
+    *("n3", "n3_pair", "l2", "entity_dropout", "relation_dropout"),
+)

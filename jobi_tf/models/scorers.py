@@ -1,34 +1,16 @@
-"""Bilinear scorers, each as two query functions.
+"""The scorers by name. Here are the bilinear ones, each as two query functions.
 
 A bilinear score is linear in the entity that is sought, so `score = tail_query(h, r) · t = head_query(r, t) · h`. The
 same dot product serves training, ranking, top-k answers and export.
 """
 
-from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
 
 import tensorflow as tf
 
 from jobi_tf.errors import UsageError
-
-
-class Scorer(ABC):
-    """A bilinear score function.
-
-    A subclass names itself, says how many vectors of length d an entity and a relation have, and gives the two
-    queries. `[..., width]` below is `parts * d` real numbers, one part behind the other.
-    """
-
-    name: ClassVar[str]
-    parts: ClassVar[int] = 1
-
-    @abstractmethod
-    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns q, [..., width], such that the score of any tail is `q · tail`. Both arguments: [..., width]."""
-
-    @abstractmethod
-    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns q, [..., width], such that the score of any head is `q · head`. Both arguments: [..., width]."""
+from jobi_tf.models.distances import RotatE, TransE
+from jobi_tf.models.scorer import Scorer, squared_moduli
 
 
 class DistMult(Scorer):
@@ -61,6 +43,14 @@ class ComplEx(Scorer):
         (a, b), (c, d) = tf.split(relation, 2, -1), tf.split(tail, 2, -1)
         return tf.concat([a * c + b * d, a * d - b * c], -1)
 
+    def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns the squared moduli."""
+        return squared_moduli(rows)
+
+    def relation_squares(self, rows: tf.Tensor, side: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns the squared moduli."""
+        return squared_moduli(rows)
+
 
 class SimplE(Scorer):
     """½ Σ h_head·r·t_tail + ½ Σ t_head·r_inverse·h_tail (Kazemi & Poole 2018).
@@ -82,7 +72,52 @@ class SimplE(Scorer):
         return 0.5 * tf.concat([as_tail * forward, as_head * inverse], -1)
 
 
-SCORERS: dict[str, Scorer] = {scorer.name: scorer for scorer in (ComplEx(), DistMult(), SimplE())}
+class RESCAL(Scorer):
+    """hᵀ·R·t, where a relation is a matrix (Nickel et al. 2011), stored row by row."""
+
+    name = "rescal"
+
+    def relation_width(self, dim: int) -> int:
+        """Returns d²."""
+        return dim * dim
+
+    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+        """Returns hᵀ·R: [..., d] and [..., d²] → [..., d]."""
+        return tf.einsum("...i,...ij->...j", head, _matrix(relation, head))
+
+    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """Returns R·t: [..., d²] and [..., d] → [..., d]."""
+        return tf.einsum("...ij,...j->...i", _matrix(relation, tail), tail)
+
+
+def _matrix(relation: tf.Tensor, entity: tf.Tensor) -> tf.Tensor:
+    size = entity.shape[-1]
+    return tf.reshape(relation, tf.concat([tf.shape(relation)[:-1], [size, size]], 0))
+
+
+class TuckER(RESCAL):
+    """W ×₁ h ×₂ r ×₃ t, where all relations of a model head share the core W (Balažević et al. 2019).
+
+    A relation's d numbers mix the d matrices of its core, [d, d·d]; the mixture is a matrix of RESCAL.
+    """
+
+    name = "tucker"
+
+    def relation_width(self, dim: int) -> int:
+        """Returns d."""
+        return dim
+
+    def shared(self, dim: int) -> dict[str, tuple[int, ...]]:
+        """Returns the core: for each number of a relation a matrix, row by row."""
+        return {"core": (dim, dim * dim)}
+
+    def relation(self, rows: tf.Tensor, shared: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns W ×₂ r: [N, d] → [N, d²]."""
+        return tf.matmul(rows, shared["core"])
+
+
+_ALL = (ComplEx(), DistMult(), SimplE(), RESCAL(), TuckER(), TransE(), RotatE())
+SCORERS: dict[str, Scorer] = {scorer.name: scorer for scorer in _ALL}
 
 
 def get_scorer(name: str) -> Scorer:

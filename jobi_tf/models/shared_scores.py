@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from jobi_tf.models.compiled import compiled
-from jobi_tf.models.scorers import Scorer
+from jobi_tf.models.scorer import Scorer
 
 
 def shared_scores(
@@ -15,48 +15,61 @@ def shared_scores(
     tail: tf.Tensor,
     heads: tf.Tensor,
     tails: tf.Tensor,
+    anchors: Sequence[tf.Tensor] = (),
 ) -> tf.Tensor:
     """Scores the triples of each chunk, and the candidates of the chunk in their places, by every model head.
 
     Args: embeddings, float32 [..., width].
         scorer: the score function.
-        relations: of the relations of C chunks of c triples, for each of M model heads, [C, c, width].
+        relations: what the queries take for the relations of C chunks of c triples, for each of M model heads,
+            [C, c, …].
         head: of the triples' heads, [C, c, width].
         tail: of the triples' tails, [C, c, width].
         heads: of the candidates that replace heads, [C, i, width].
         tails: of the candidates that replace tails, [C, j, width].
+        anchors: what queries are made of in place of `head` and `tail`, two of [C, c, width]; without them of these.
 
     Returns:
         float32 [M, C, c, 1 + i + j]: scores of each triple, and of the chunk's candidates in its place.
     """
 
+    head, tail, *answers = (*anchors, tail) if anchors else (head, tail)
+
     @tf.custom_gradient
     def scores(*inputs: tf.Tensor):  # type: ignore[no-untyped-def]
-        return _compiled_scores(scorer, *inputs), lambda upstream: _gradients(scorer, upstream, *inputs)
+        arguments = scorer, len(answers), *inputs
+        return _compiled_scores(*arguments), lambda upstream: _gradients(upstream, *arguments)
 
-    return scores(head, tail, heads, tails, *relations)
+    return scores(head, tail, heads, tails, *answers, *relations)
 
 
 def _scores(
-    scorer: Scorer, head: tf.Tensor, tail: tf.Tensor, heads: tf.Tensor, tails: tf.Tensor, *relations: tf.Tensor
+    scorer: Scorer,
+    answers: int,
+    head: tf.Tensor,
+    tail: tf.Tensor,
+    heads: tf.Tensor,
+    tails: tf.Tensor,
+    *others: tf.Tensor,
 ) -> tf.Tensor:
-    scores = []
+    """See `shared_scores`; `others` are `answers` times the tails as candidates, if not `tail`, and the relations."""
+    relations, answer = others[answers:], others[0] if answers else tail
+    tail_candidate, *candidates = (scorer.candidate(rows) for rows in (answer, heads, tails))
+    products = []
     for relation in relations:
-        head_query, tail_query = scorer.head_query(relation, tail), scorer.tail_query(head, relation)  # [C, c, width]
-        of_triple = tf.reduce_sum(tail_query * tail, -1, keepdims=True)
-        of_candidates = [
-            tf.matmul(query, x, transpose_b=True) for query, x in ((head_query, heads), (tail_query, tails))
-        ]
-        scores.append(tf.concat([of_triple, *of_candidates], -1))
-    return tf.stack(scores)
+        queries = scorer.head_query(relation, tail), scorer.tail_query(head, relation)  # [C, c, length]
+        of_triple = tf.reduce_sum(queries[1] * tail_candidate, -1, keepdims=True)
+        of_candidates = [tf.matmul(query, x, transpose_b=True) for query, x in zip(queries, candidates, strict=True)]
+        products.append(tf.concat([of_triple, *of_candidates], -1))
+    return scorer.score(tf.stack(products))
 
 
 _compiled_scores = compiled(_scores)
 
 
 @compiled
-def _gradients(scorer: Scorer, upstream: tf.Tensor, *inputs: tf.Tensor) -> list[tf.Tensor]:
+def _gradients(upstream: tf.Tensor, scorer: Scorer, answers: int, *inputs: tf.Tensor) -> list[tf.Tensor]:
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        scores = _scores(scorer, *inputs)
+        scores = _scores(scorer, answers, *inputs)
     return tape.gradient(scores, inputs, upstream)

@@ -39,7 +39,8 @@ class Throughput(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Stops it."""
         seconds = time.perf_counter() - self._start
-        logs.setdefault("triple_loss", logs["loss"])  # Keras names the loss of an output only where there are several
+        # Keras names the loss of an output only where there are several.
+        logs.setdefault("triple_loss", logs["loss"] - logs.get("penalty", 0))
         logs.update(triples_per_second=self.triples_an_epoch / seconds, seconds=seconds)
 
 
@@ -173,6 +174,7 @@ class Training:
         model: the compiled model.
         strategy: what distributes it over devices.
         steps: steps an epoch.
+        triples: training triples that an epoch stands for.
         done: epochs done before.
         stopping: early stopping; its `state` holds the best epoch.
     """
@@ -183,6 +185,7 @@ class Training:
     model: JoBi
     strategy: tf.distribute.Strategy
     steps: int
+    triples: int
     done: int
     stopping: EarlyStopping
 

@@ -24,13 +24,41 @@ class TrainConfig(BaseModel):
     split: str | None = Field(None, description="shares of train/valid/test for one file of triples, as 0.8/0.1/0.1")
     columns: str | None = Field(None, description="names of the head, relation and tail columns, as a,b,c")
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: look)")
-    model: Literal["complex", "distmult", "simple"] = Field("complex", description="score function")
+    model: Literal["complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate"] = Field(
+        "complex", description="score function"
+    )
+    reciprocal: bool = Field(
+        False, description="ask for heads by a second half of each relation (for the loss full-softmax)"
+    )
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(1.0, ge=0, allow_inf_nan=False, description="weight of the pair loss")
-    dim: int = Field(200, ge=1, description="embedding size d; ComplEx and SimplE store 2d real numbers")
+    dim: int = Field(200, ge=1, description="embedding size d; ComplEx, SimplE and RotatE store 2d real numbers")
+    loss: Literal["softmax", "full-softmax", "logistic", "margin"] = Field(
+        "softmax", description="loss of the triple head: over sampled negatives, or full-softmax over all entities"
+    )
+    margin: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="margin of the loss margin (default: 1); added to scores by logistic (default: 0, 6 for distances)",
+    )
+    adversarial_temperature: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="logistic: weigh negatives by a softmax of this times their scores"
+    )
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the triple head's target that is spread")
+    n3: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of the N3 penalty on a triple's embeddings")
+    n3_pair: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="weight of the N3 penalty on its relation in the pair head"
+    )
+    l2: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of the L2 penalty on all of these")
+    entity_dropout: float = Field(0.0, ge=0, lt=1, description="share of a known entity's numbers left out of a query")
+    relation_dropout: float = Field(0.0, ge=0, lt=1, description="share of a relation's numbers left out of a query")
     batch_size: int | None = Field(
-        None, ge=1, description="triples a step, over all devices (default: 1000, fewer for small graphs)"
+        None,
+        ge=1,
+        description="triples a step, over all devices (default: 1000, fewer for small graphs); for full-softmax "
+        "queries (default: 500)",
     )
     negatives: int = Field(50, ge=1, description="negatives a triple")
     negatives_mode: Literal["own", "shared"] = Field(
@@ -42,7 +70,11 @@ class TrainConfig(BaseModel):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="learning rate of Adam (default: 0.0008; 0.0012 for shared negatives)",
+        description="learning rate (default for Adam: 0.0008; 0.0012 for shared negatives; for Adagrad: 0.1)",
+    )
+    optimizer: Literal["adam", "adagrad"] = Field("adam", description="optimizer, which touches only rows of the batch")
+    schedule: Literal["constant", "cosine", "exponential"] = Field(
+        "constant", description="learning rate over all epochs: constant, to 0 by cosine, or to a hundredth"
     )
     epochs: int = Field(100, ge=1, description="most epochs to train")
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never")
@@ -61,6 +93,30 @@ class TrainConfig(BaseModel):
         except ValidationError as error:
             raise UsageError(f"{where}: {_explain(error, cls)}") from None
 
+    def refuse_without_effect(self) -> None:
+        """Looks for settings, other than their defaults, that the others leave without effect.
+
+        Raises:
+            UsageError: there is one; the message has the reason.
+        """
+        for names, has_effect, reason in (
+            (_OF_NEGATIVES, self.loss != "full-softmax", "the loss full-softmax takes all entities, not negatives"),
+            (("margin",), self.loss in ("logistic", "margin"), "a softmax stays the same when all scores move alike"),
+            (("adversarial_temperature",), self.loss == "logistic", "it weighs the negatives of the loss logistic"),
+            (("label_smoothing",), self.loss != "margin", "the loss margin has no target to smooth"),
+            (("n3_pair",), self.joint, "there is no pair head"),
+            (
+                ("reciprocal",),
+                self.loss == "full-softmax",
+                "reciprocal relations give a triple a score for each side, and the losses over sampled negatives have "
+                "one for both; the loss full-softmax asks each side by itself",
+            ),
+        ):
+            for name in () if has_effect else names:
+                default, value = type(self).model_fields[name].default, getattr(self, name)
+                if value != default:
+                    raise UsageError(f"expected {name} to be left at {default}, got {value}: {reason}")
+
     def replace(self, **changes: Any) -> "TrainConfig":
         """Returns a copy with `changes`."""
         return self.create(self.model_dump() | changes)
@@ -69,6 +125,9 @@ class TrainConfig(BaseModel):
         """Writes every setting as YAML, but for the folder, since a run may be moved."""
         text = yaml.safe_dump(self.model_dump(exclude={"run_dir"}), sort_keys=False, allow_unicode=True)
         path.write_text(text, encoding="utf-8")
+
+
+_OF_NEGATIVES = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Progress(keras.callbacks.Callback):
         config, seconds = self.training.config, now - self._epoch_begin
         if steps == self.training.steps and self._ranks_after(self._epoch):
             return f"ranking {len(self.training.graph.valid):,} validation triples"
-        rate = steps * (config.batch_size or 0) / seconds
+        rate = self.training.triples * steps / self.training.steps / seconds
         epoch_left = seconds / steps * (self.training.steps - steps)
         epochs_done = self._epoch + steps / self.training.steps - self.training.done
         run_left = (now - self._begin) / epochs_done * (config.epochs - self.training.done - epochs_done)

@@ -9,11 +9,10 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.pipeline import steps_per_epoch
 from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.training.assembly import build_batches, build_model, completed, shared_by
+from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, shared_by
 from jobi_tf.training.callbacks import (
     Callbacks,
     Checkpoint,
@@ -112,6 +111,11 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
                 f"expected the settings of {folder.path}, where {name} is {getattr(before, name)}, "
                 f"got {getattr(config, name)}; resuming may only change {', '.join(sorted(MAY_CHANGE_ON_RESUME))}"
             )
+    if config.schedule != "constant" and config.epochs != before.epochs:
+        raise UsageError(
+            f"expected the {before.epochs} epochs of {folder.path}, over which its learning rate falls "
+            f"({config.schedule}), got {config.epochs}"
+        )
     graph = folder.open_graph()
     checkpoints = folder.checkpoints()
     if not checkpoints:
@@ -138,17 +142,17 @@ def _fit(
     callbacks: Callbacks,
     state: dict[str, Any],
 ) -> Run:
-    size = config.batch_size or 0
-    steps = steps_per_epoch(len(graph.train), size)
+    of_epoch = epoch(config, graph)
+    steps = of_epoch.steps
     done = state.pop("epoch")
     finished = state.pop("finished", False) and state["waited"] >= config.patience
     batches = build_batches(config, graph, first_step=done * steps)
     stopping = EarlyStopping(folder, config.patience, state or None)
-    training = Training(folder, config, graph, model, strategy, steps, done, stopping)
+    training = Training(folder, config, graph, model, strategy, steps, of_epoch.triples, done, stopping)
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
     every = [
         StopOnNaN(),
-        Throughput(steps * size),
+        Throughput(of_epoch.triples),
         *([ValidationRanking(graph, config.eval_every, config.epochs)] if config.eval_every else []),
         stopping,
         MetricsRecord(folder, rows),

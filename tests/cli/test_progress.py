@@ -17,6 +17,7 @@ def training(**state):
         graph=SimpleNamespace(valid=range(17535)),
         stopping=SimpleNamespace(state={"waited": 0} | state),
         steps=4,
+        triples=4000,
         done=0,
     )
 

@@ -77,7 +77,7 @@ def test_every_setting_is_an_option(call):
         (["--dim", "0"], "0 is not in the range x>=1"),
         (["--negatives", "-3"], "-3 is not in the range x>=1"),
         (["--learning-rate", "0"], "0.0 is not in the range x>0"),
-        (["--model", "transe"], "'transe' is not one of 'complex', 'distmult', 'simple'"),
+        (["--model", "transh"], "'transh' is not one of 'complex', 'distmult', 'simple', 'rescal'"),
         (["--batch-size", "71"], "expected a batch size from 1 to the 70 training triples, got 71"),
         (["--joint", "--no-joint"], "expected --joint/--no-joint at most once, got it 2 times"),
         (["--dim", "3", "--dim", "4"], "expected --dim at most once"),

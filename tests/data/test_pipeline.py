@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from jobi_tf.data.negatives import NegativeSampler
-from jobi_tf.data.occurrences import Occurrences
-from jobi_tf.data.pipeline import default_batch_size, steps_per_epoch, training_batches
+from jobi_tf.data.occurrences import KnownAnswers, Occurrences
+from jobi_tf.data.pipeline import default_batch_size, query_batches, steps_per_epoch, training_batches
 from jobi_tf.errors import UsageError
 from tests.graphs import random_graph
 
@@ -119,3 +119,95 @@ def test_a_stream_of_chunks_goes_on_at_any_step():
 def test_a_batch_of_no_whole_number_of_chunks_is_refused():
     with pytest.raises(UsageError, match="a multiple of a chunk's 4 triples, got 10"):
         stream(1, chunk=4)
+
+
+KNOWN = KnownAnswers.of_graph(GRAPH, ["train"])
+SEEN = Occurrences.from_triples(GRAPH.train, GRAPH.num_entities, GRAPH.num_relations)
+QUERIES = len(KNOWN.keys)
+
+
+def query_stream(count, batch_size=10, seed=0, first_step=0, joint=True):
+    batches = query_batches(KNOWN, SEEN if joint else None, batch_size, seed, first_step)
+    return list(batches.take(count).as_numpy_iterator())
+
+
+def expected_queries():
+    """For each (side, anchor, relation) of training its answers, by plain loops."""
+    found = {}
+    for h, r, t in GRAPH.train.tolist():
+        found.setdefault((1, h, r), set()).add(t)
+        found.setdefault((0, t, r), set()).add(h)
+    return found
+
+
+def queries(batches):
+    columns = ("side", "anchor", "relation", "answers")
+    rows = [row for x, _, _ in batches for row in zip(*(x[name] for name in columns), strict=True)]
+    return [(tuple(map(int, row[:3])), [int(e) for e in row[3] if e >= 0]) for row in rows]
+
+
+def test_each_query_comes_once_an_epoch_with_all_its_answers():
+    whole = queries(query_stream(1, QUERIES))
+    assert len(whole) == QUERIES
+    assert {key: set(answers) for key, answers in whole} == expected_queries()
+    assert all(len(set(answers)) == len(answers) for _, answers in whole)
+
+
+def test_epochs_of_queries_are_other_shuffles():
+    steps = QUERIES // 10
+    first, second = queries(query_stream(2 * steps)[:steps]), queries(query_stream(2 * steps)[steps:])
+    assert len({key for key, _ in first}) == len({key for key, _ in second}) == 10 * steps
+    assert [key for key, _ in first] != [key for key, _ in second]
+
+
+def test_a_batch_of_queries():
+    inputs, labels, weights = query_stream(1)[0]
+    longest = inputs["answers"].shape[1]
+    assert {name: (x.shape, x.dtype.name) for name, x in inputs.items()} == {
+        "anchor": ((10,), "int32"),
+        "relation": ((10,), "int32"),
+        "side": ((10,), "int32"),
+        "answers": ((10, longest), "int32"),
+        "weight": ((10,), "float32"),
+    }
+    assert (labels["pair"].shape, labels["pair"].dtype.name) == ((10, GRAPH.num_entities), "int8")
+    np.testing.assert_array_equal(labels["triple"], inputs["answers"])
+    assert list(weights) == ["triple", "pair"]
+    assert list(query_stream(1, joint=False)[0][1]) == list(query_stream(1, joint=False)[0][2]) == ["triple"]
+
+
+def test_heads_are_sought_before_tails():
+    for inputs, _, _ in query_stream(8):
+        assert (np.diff(inputs["side"]) >= 0).all()
+        assert set(inputs["side"].tolist()) == {0, 1}
+
+
+def test_queries_count_as_many_triples_as_they_have_answers():
+    inputs, _, weights = query_stream(1, QUERIES)[0]
+    numbers = (inputs["answers"] >= 0).sum(1)
+    assert numbers.sum() == 2 * len(GRAPH.train)
+    np.testing.assert_allclose(inputs["weight"], numbers / numbers.mean(), rtol=1e-6)
+    assert inputs["weight"].mean() == pytest.approx(1)
+    for name in ("triple", "pair"):
+        np.testing.assert_array_equal(weights[name], inputs["weight"])
+
+
+def test_pair_labels_are_those_of_the_relation_on_the_side_that_is_sought():
+    seen = {(side, r, t[2 * side]) for t in GRAPH.train.tolist() for side, r in ((0, t[1]), (1, t[1]))}
+    for inputs, labels, _ in query_stream(5):
+        for side, relation, row in zip(inputs["side"], inputs["relation"], labels["pair"], strict=True):
+            assert set(np.flatnonzero(row)) == {e for s, r, e in seen if (s, r) == (side, relation)}
+            assert set(row.tolist()) <= {0, 1}
+
+
+def test_a_stream_of_queries_follows_from_the_seed_and_goes_on_at_any_step():
+    def same(a, b):
+        return all(np.array_equal(x[name], y[name]) for x, y in zip(a, b, strict=True) for name in x)
+
+    assert all(map(same, query_stream(9, first_step=4), query_stream(13)[4:]))
+    assert not any(map(same, query_stream(5), query_stream(5, seed=1)))
+
+
+def test_more_queries_a_batch_than_there_are_is_refused():
+    with pytest.raises(UsageError, match=f"from 1 to the {QUERIES} training queries, got {QUERIES + 1}"):
+        query_stream(1, QUERIES + 1)

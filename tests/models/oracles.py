@@ -21,10 +21,72 @@ def simple(h, r, t):
     return 0.5 * (h_head * r * t_tail).sum(-1) + 0.5 * (t_head * r_inverse * h_tail).sum(-1)
 
 
-ORACLES = {"distmult": distmult, "complex": complex_, "simple": simple}
+def rescal(h, r, t):
+    matrix = r.reshape(*r.shape[:-1], h.shape[-1], h.shape[-1])
+    return (h[..., :, None] * matrix * t[..., None, :]).sum((-2, -1))
 
 
-def oracle_scores(model, triples):
-    """Scores of triples by the tables of a model, in float64: [N, 3] → [N]."""
-    entity, relation = (np.asarray(x.numpy(), np.float64) for x in (model.entity, model.triple_relation))
-    return ORACLES[model.scorer](entity[triples[:, 0]], relation[triples[:, 1]], entity[triples[:, 2]])
+def tucker(h, r, t, core):
+    """`core`: [d of the relation, d of the head times d of the tail]."""
+    size = h.shape[-1]
+    return np.einsum("kij,...i,...k,...j->...", core.reshape(-1, size, size), h, r, t)
+
+
+def transe(h, r, t):
+    return -np.linalg.norm(h + r - t, axis=-1)
+
+
+def rotate(h, r, t):
+    (h_re, h_im), (t_re, t_im) = map(halves, (h, t))
+    distance = (h_re + 1j * h_im) * np.exp(1j * r) - (t_re + 1j * t_im)
+    return -np.sqrt((abs(distance) ** 2).sum(-1))
+
+
+ORACLES = {
+    "distmult": distmult,
+    "complex": complex_,
+    "simple": simple,
+    "rescal": rescal,
+    "tucker": tucker,
+    "transe": transe,
+    "rotate": rotate,
+}
+
+# Real numbers of an entity and of a relation for d = 5.
+WIDTHS = {
+    "distmult": (5, 5),
+    "complex": (10, 10),
+    "simple": (10, 10),
+    "rescal": (5, 25),
+    "tucker": (5, 5),
+    "transe": (5, 5),
+    "rotate": (10, 5),
+}
+
+
+def in_common(model, head=0):
+    """The weights that the relations of a model head share, in float64."""
+    return {name: weight.numpy().astype(np.float64) for name, weight in model.common[head].items()}
+
+
+def oracle_scores(model, triples, side=1, head=0):
+    """Scores of triples by the tables of a model, in float64: [N, 3] → [N].
+
+    With reciprocal relations those of the tails; of the heads with `side` 0.
+    """
+    entity, relation = (
+        np.asarray(x.numpy(), np.float64) for x in (model.entity, (model.triple_relation, model.pair_relation)[head])
+    )
+    h, r, t = entity[triples[:, 0]], relation[triples[:, 1]], entity[triples[:, 2]]
+    if model.reciprocal:
+        forward, inverse = halves(r)
+        h, r, t = (h, forward, t) if side else (t, inverse, h)
+    return ORACLES[model.scorer](h, r, t, **in_common(model, head))
+
+
+def moduli(scorer, entity):
+    """The numbers whose sizes a penalty keeps small: [..., width] → [..., d]."""
+    if scorer in ("complex", "rotate"):
+        re, im = halves(entity)
+        return abs(re + 1j * im)
+    return abs(entity)

@@ -8,7 +8,10 @@ from jobi_tf.data.negatives import NegativeSampler
 from jobi_tf.data.occurrences import Occurrences
 from jobi_tf.data.pipeline import training_batches
 from jobi_tf.errors import UsageError
+from jobi_tf.models.scorers import SCORERS
 from tests.graphs import random_graph
+
+from .oracles import WIDTHS
 
 
 def batches(joint=True, first_step=0):
@@ -51,10 +54,27 @@ def test_training_lowers_both_losses():
         assert history[name][-1] < share * history[name][0]
 
 
-@pytest.mark.parametrize(("scorer", "parts"), [("distmult", 1), ("complex", 2), ("simple", 2)])
+@pytest.mark.parametrize("reciprocal", [False, True])
 @pytest.mark.parametrize("joint", [True, False])
-def test_number_of_parameters(scorer, parts, joint):
-    assert jobi_tf.JoBi(50, 7, 6, scorer, joint).count_params() == 6 * parts * (50 + 7 * (2 if joint else 1))
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_number_of_parameters(scorer, joint, reciprocal):
+    entity, relation = WIDTHS[scorer]
+    in_common = 5 * 5 * 5 if scorer == "tucker" else 0
+    model = jobi_tf.JoBi(50, 7, 5, scorer, joint, reciprocal=reciprocal)
+    assert (model.width, model.relation_width) == (entity, relation * (1 + reciprocal))
+    assert model.count_params() == 50 * entity + (1 + joint) * (7 * relation * (1 + reciprocal) + in_common)
+    assert len(model.weights) == 2 + joint + (1 + joint) * (scorer == "tucker")
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_a_saved_model_comes_back(scorer, tmp_path):
+    model = jobi_tf.JoBi(9, 3, 4, scorer, reciprocal=True, n3=0.5, entity_dropout=0.25)
+    model.save(tmp_path / "model.keras")
+    restored = jobi_tf.load_model(tmp_path / "model.keras")
+    assert restored.get_config() == model.get_config()
+    for a, b in zip(model.weights, restored.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(restored.score([[0, 1, 2]]), model.score([[0, 1, 2]]))
 
 
 def test_without_the_pair_head_there_is_no_pair_table():

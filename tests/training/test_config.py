@@ -51,3 +51,60 @@ def test_assignments():
     ):
         with pytest.raises(UsageError, match=words):
             parse_assignment(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"loss": "full-softmax", "negatives": 100},
+            "negatives to be left at 50, got 100: the loss full-softmax takes",
+        ),
+        ({"loss": "full-softmax", "p": 0.0}, "expected p to be left at 0.3, got 0.0: the loss full-softmax takes all"),
+        ({"loss": "full-softmax", "negatives_mode": "shared"}, "negatives_mode to be left at own, got shared"),
+        ({"loss": "full-softmax", "chunk": 5}, "expected chunk to be left at 10"),
+        ({"loss": "full-softmax", "filter_negatives": True}, "expected filter_negatives to be left at False"),
+        ({"margin": 2.0}, "expected margin to be left at None, got 2.0: a softmax stays the same"),
+        ({"loss": "full-softmax", "margin": 0.0}, "expected margin to be left at None, got 0.0"),
+        ({"adversarial_temperature": 1.0}, "it weighs the negatives of the loss logistic"),
+        ({"loss": "margin", "adversarial_temperature": 1.0}, "it weighs the negatives of the loss logistic"),
+        ({"loss": "margin", "label_smoothing": 0.1}, "the loss margin has no target to smooth"),
+        ({"joint": False, "n3_pair": 0.1}, "expected n3_pair to be left at 0.0, got 0.1: there is no pair head"),
+        ({"reciprocal": True}, "reciprocal to be left at False, got True: .* a score for each side.*full-softmax asks"),
+        ({"loss": "logistic", "reciprocal": True}, "reciprocal to be left at False"),
+    ],
+)
+def test_settings_without_effect_are_refused(settings, words):
+    with pytest.raises(UsageError, match=words):
+        TrainConfig.create({"dataset": "umls"} | settings).refuse_without_effect()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"loss": "logistic", "margin": 0.0, "adversarial_temperature": 1.0, "label_smoothing": 0.1},
+        {"loss": "margin", "margin": 2.0},
+        {"loss": "full-softmax", "label_smoothing": 0.1, "reciprocal": True, "n3": 0.1, "n3_pair": 0.1, "l2": 0.1},
+        {"n3": 0.1, "n3_pair": 0.1, "l2": 0.1, "entity_dropout": 0.2, "relation_dropout": 0.2, "optimizer": "adagrad"},
+    ],
+)
+def test_settings_with_an_effect_pass(settings):
+    TrainConfig.create({"dataset": "umls"} | settings).refuse_without_effect()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"label_smoothing": 1.0}, "expected label_smoothing to be less than 1"),
+        ({"entity_dropout": 1.0}, "expected entity_dropout to be less than 1"),
+        ({"relation_dropout": -0.1}, "expected relation_dropout to be greater than or equal to 0"),
+        ({"n3": float("inf")}, "expected n3 to be a finite number"),
+        ({"loss": "hinge"}, "expected loss to be 'softmax', 'full-softmax', 'logistic' or 'margin', got 'hinge'"),
+        ({"optimizer": "sgd"}, "expected optimizer to be 'adam' or 'adagrad', got 'sgd'"),
+        ({"schedule": "steps"}, "expected schedule to be 'constant', 'cosine' or 'exponential', got 'steps'"),
+    ],
+)
+def test_settings_out_of_range(settings, words):
+    with pytest.raises(UsageError, match=words):
+        TrainConfig.create({"dataset": "umls"} | settings)

@@ -192,7 +192,12 @@ def test_loss_goes_down(run):
         ({"p": 1.5}, "expected p to be less than or equal to 1, got 1.5"),
         ({"dim": 0}, "expected dim to be greater than or equal to 1, got 0"),
         ({"seed": 2**63}, "expected seed to be less than"),
-        ({"model": "transe"}, "expected model to be 'complex', 'distmult' or 'simple', got 'transe'"),
+        ({"model": "transh"}, "expected model to be 'complex', 'distmult', .* or 'rotate', got 'transh'"),
+        (
+            {"loss": "full-softmax", "negatives": 50, "batch_size": 500},
+            r"a batch size from 1 to the \d+ training queries, got 500",
+        ),
+        ({"loss": "margin", "label_smoothing": 0.1}, "expected label_smoothing to be left at 0.0, got 0.1"),
         ({"dimension": 3}, "expected one of the settings dataset, .*, got 'dimension'"),
         ({"devices": "7"}, "expected distinct devices out of CPU:0 by their numbers, got 7"),
         ({"devices": "0,0"}, "expected distinct devices"),

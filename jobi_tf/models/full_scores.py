@@ -1,0 +1,52 @@
+"""Scores of all entities as the answers to queries of either side: one matrix product a model head."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from jobi_tf.data.occurrences import HEAD
+from jobi_tf.models.scorer import Scorer
+
+
+def full_scores(
+    scorer: Scorer, table: tf.Tensor, relations: Sequence[tf.Tensor], anchor: tf.Tensor, side: tf.Tensor
+) -> list[tf.Tensor]:
+    """Scores every entity in the open place of each query, by every model head.
+
+    Args:
+        scorer: the score function.
+        table: embeddings of all entities, float32 [E, width].
+        relations: for each model head what the queries take for the relations, float32 [B, …].
+        anchor: embeddings of the known entities, float32 [B, width].
+        side: the side that is sought, `HEAD` or `TAIL`, int [B], ascending.
+
+    Returns:
+        For each model head the scores, float32 [B, E].
+    """
+    heads = tf.reduce_sum(tf.cast(side == HEAD, tf.int32))
+    candidates = scorer.candidate(table)
+    scores = []
+    for relation in relations:
+        queries = [scorer.head_query(relation[:heads], anchor[:heads])]
+        queries.append(scorer.tail_query(anchor[heads:], relation[heads:]))
+        scores.append(scorer.score(tf.matmul(tf.concat(queries, 0), candidates, transpose_b=True)))
+    return scores
+
+
+def table_and_rows(table: tf.Tensor, *ids: tf.Tensor) -> list[tf.Tensor]:
+    """Returns a table [E, width] and rows of it, for each of `ids` [N] a tensor [N, width].
+
+    What flows back to the rows is added to what flows back to the table in place. Automatic differentiation would make
+    a table of each.
+    """
+
+    @tf.custom_gradient
+    def taken(table: tf.Tensor):  # type: ignore[no-untyped-def]
+        def gradient(of_table: tf.Tensor, *of_rows: tf.Tensor) -> tf.Tensor:
+            for places, values in zip(ids, of_rows, strict=True):
+                of_table = tf.tensor_scatter_nd_add(of_table, places[:, None], values)
+            return of_table
+
+        return [tf.identity(table), *(tf.gather(table, places) for places in ids)], gradient
+
+    return taken(table)

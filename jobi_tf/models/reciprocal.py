@@ -1,0 +1,77 @@
+"""Reciprocal relations, known to nobody but the scorer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import keras
+import tensorflow as tf
+
+from jobi_tf.data.occurrences import TAIL
+from jobi_tf.models.scorer import Scorer
+
+
+@dataclass(frozen=True)
+class Reciprocal(Scorer):
+    """A scorer whose relations have a second half, by which heads are asked for, as the tails of (t, r inverse, ?).
+
+    A row of the relation table is [forward, inverse]. The two sides of a triple have scores of their own then
+    (Lacroix et al. 2018; Kazemi & Poole 2018).
+
+    Args:
+        scorer: the score function, of which only the tail query is used.
+    """
+
+    scorer: Scorer
+    name = "reciprocal"
+
+    @property
+    def distance(self) -> bool:
+        """That of the scorer."""
+        return self.scorer.distance
+
+    def entity_width(self, dim: int) -> int:
+        """Returns that of the scorer."""
+        return self.scorer.entity_width(dim)
+
+    def relation_width(self, dim: int) -> int:
+        """Returns twice that of the scorer."""
+        return 2 * self.scorer.relation_width(dim)
+
+    def relation_initializer(self, relations: int, dim: int, seed: int) -> keras.initializers.Initializer:
+        """Returns that of the scorer, for both halves."""
+        return self.scorer.relation_initializer(relations, dim, seed)
+
+    def shared(self, dim: int) -> dict[str, tuple[int, ...]]:
+        """Returns those of the scorer, which both halves have in common."""
+        return self.scorer.shared(dim)
+
+    def relation(self, rows: tf.Tensor, shared: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the two halves, each as the scorer takes it."""
+        return tf.concat([self.scorer.relation(half, shared) for half in tf.split(rows, 2, -1)], -1)
+
+    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+        """Returns the scorer's tail query of h and the forward half."""
+        return self.scorer.tail_query(head, tf.split(relation, 2, -1)[0])
+
+    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """Returns the scorer's tail query of t and the inverse half."""
+        return self.scorer.tail_query(tail, tf.split(relation, 2, -1)[1])
+
+    def candidate(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns those of the scorer."""
+        return self.scorer.candidate(rows)
+
+    def score(self, products: tf.Tensor) -> tf.Tensor:
+        """Returns those of the scorer."""
+        return self.scorer.score(products)
+
+    def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns those of the scorer."""
+        return self.scorer.entity_squares(rows)
+
+    def relation_squares(self, rows: tf.Tensor, side: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns those of the half that queries of `side` take; without a side, of both."""
+        forward, inverse = (self.scorer.relation_squares(half) for half in tf.split(rows, 2, -1))
+        if side is None:
+            return tf.concat([forward, inverse], -1)
+        return tf.where(side[:, None] == TAIL, forward, inverse)

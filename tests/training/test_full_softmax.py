@@ -1,0 +1,46 @@
+"""Runs whose batches are queries with all their answers."""
+
+import pytest
+
+import jobi_tf
+from jobi_tf.errors import UsageError
+from jobi_tf.training.assembly import epoch
+
+from .test_train import Interrupt, assert_same_run, rows
+from .test_train import train as train_plainly
+
+SETTINGS = {"loss": "full-softmax", "negatives": 50, "learning_rate": 0.05, "reciprocal": True, "n3": 0.01}
+
+
+def train(folder, **settings):
+    return train_plainly(folder, **SETTINGS | settings)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("runs") / "whole", entity_dropout=0.1, schedule="cosine")
+
+
+def test_a_run_that_was_interrupted_is_resumed_exactly(run, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", entity_dropout=0.1, schedule="cosine", callbacks=[Interrupt("within an epoch", 3)])
+    jobi_tf.resume(tmp_path / "run")
+    assert_same_run(run.path, tmp_path / "run")
+
+
+def test_the_loss_falls_and_the_rate_counts_triples(run):
+    first, *_, last = rows(run.path)
+    assert last["triple_loss"] < 0.95 * first["triple_loss"]
+    assert first["loss"] == pytest.approx(first["triple_loss"] + first["pair_loss"] + first["penalty"], rel=1e-4)
+    assert first["triples_per_second"] * first["seconds"] == pytest.approx(epoch(run.config, run.graph).triples)
+
+
+def test_the_loss_of_the_triple_head_is_without_penalty(tmp_path):
+    row = rows(train(tmp_path / "run", joint=False, epochs=1).path)[0]
+    assert row["loss"] == pytest.approx(row["triple_loss"] + row["penalty"])
+    assert row["penalty"] > 0
+
+
+def test_a_falling_learning_rate_keeps_its_number_of_epochs(run):
+    with pytest.raises(UsageError, match=r"expected the 6 epochs of .* learning rate falls \(cosine\), got 9"):
+        jobi_tf.resume(run.path, epochs=9)
