@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .data_build import build
 from .show import print_whole
 
 if TYPE_CHECKING:
@@ -151,3 +152,6 @@ def check(
         _show(report.tables())
     if strict and not report.clean:
         context.exit(1)
+
+
+data.add_command(build)
