@@ -1,0 +1,50 @@
+"""`jobi-tf report`."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .command import Command
+from .start import start_tensorflow
+
+
+@click.command(cls=Command)
+@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN [RUN …]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default="report.html",
+    show_default=True,
+    help="File to write, or replace.",
+)
+@click.option(
+    "--split",
+    type=click.Choice(("valid", "test")),
+    default="valid",
+    show_default=True,
+    help="Triples to rank: valid to choose by, test for what was chosen.",
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Rank a random sample of at most N triples.")
+def report(runs: tuple[Path, ...], out: Path, split: str, limit: int | None) -> None:
+    """Write one HTML page that measures and compares runs.
+
+    RUN is the folder of a training run. All must be on the same graph; the first is what the others are compared with.
+    The page holds all it shows, and can be opened and sent around without a network: curves, metrics by side, relation
+    and relation category, implausible answers, gains by relation, predictions in names, calibration and settings.
+    """
+    start_tensorflow()
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from jobi_tf.experiments.report.page import write_report
+
+    console, options = Console(stderr=True), dict[str, Any]()
+    with ExitStack() as stack:
+        if console.is_terminal:
+            bar = stack.enter_context(Progress(console=console, transient=True))
+            task = bar.add_task("ranking", total=None)
+            options["progress"] = lambda count: bar.advance(task, count)
+        path = write_report(runs, out, split=split, limit=limit, **options)
+    click.echo(f"report of {len(runs)} run{'s' if len(runs) > 1 else ''} on the {split} split: {path}")

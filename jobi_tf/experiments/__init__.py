@@ -1,0 +1,1 @@
+"""Searches, sweeps, tables and reports: what is made of many runs."""

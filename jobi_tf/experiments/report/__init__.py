@@ -1,0 +1,1 @@
+"""One self-contained HTML page about runs on the same graph."""
