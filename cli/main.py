@@ -14,10 +14,13 @@ import jobi_tf
 from jobi_tf.errors import JobiError, UsageError
 
 COMMANDS = {
-    "data": "List, prepare, count, check and make up data sets.",
+    "data": "List, prepare, count, check, build and make up data sets.",
     "train": "Train a model, or go on with a run.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
+    "report": "Compare runs on one HTML page.",
+    "search": "Search for good settings.",
+    "reproduce": "Run experiments of the paper and write their tables.",
     "export": "Write a run as a SavedModel that answers by name.",
     "serve": "Serve exports by gRPC and REST.",
     "bench": "Time everything on this machine.",
