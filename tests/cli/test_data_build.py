@@ -133,7 +133,7 @@ def test_names_with_tabs_are_refused(tmp_path, call):
         (("--test", "-5"), 2, "expected a number of test triples, or a share between 0 and 1, got -5.0"),
         (("--seed", "1", "--seed", "2"), 2, "expected --seed at most once"),
         (("--columns", "1,2"), 2, "expected three different columns"),
-        (("--output", "."), 2, "expected a new folder for the data set, . exists"),
+        (("--output", "."), 2, "expected a new folder for the triples, . exists"),
         (("--from", "nowhere.tsv"), 2, "expected a file of triples at nowhere.tsv, found nothing there"),
         (("--from", "."), 1, "expected a file of triples, got ., which is not a file"),
         (("--from", "towns.xls"), 2, "expected a file whose name ends in .tsv, .* got towns.xls"),

@@ -1,12 +1,10 @@
-"""Files of triples in, a folder with train, valid and test out."""
+"""A data set out of any files of triples: a folder with train, valid and test."""
 
 import hashlib
 import json
-import os
 import shlex
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +12,19 @@ import numpy as np
 
 import jobi_tf
 from jobi_tf.data.build import Recipe, Report, build
+from jobi_tf.datasets.layout import Layout
+from jobi_tf.datasets.local import SUFFIXES
+from jobi_tf.datasets.text import Names, Text, open_file
+from jobi_tf.datasets.writing import new_folder, write_triples
 from jobi_tf.errors import DataError, UsageError
-
-_ROWS = 1 << 18
-
-
-@dataclass(frozen=True)
-class TripleText:
-    """How text becomes triples. Formats are the business of `jobi_tf.datasets`, above this room: it gives these.
-
-    Args:
-        read: reads files into triples, int32 [N, 3], the names of entities, and the names of relations.
-        is_header: whether these fields, in the first line of a file of the data set, would be read as a header.
-        options: options of the reader that are not as by default, by their names on the command line.
-    """
-
-    read: Callable[[Sequence[Path]], tuple[np.ndarray, list[str], list[str]]]
-    is_header: Callable[[list[str]], bool]
-    options: Mapping[str, Any]
 
 
 def build_files(
     files: Sequence[Path],
     folder: Path,
     recipe: Recipe,
-    text: TripleText,
+    columns: Sequence[str] | None = None,
+    header: bool | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Report:
     """Builds a data set that `load_graph(folder)` reads: `train.txt`, `valid.txt`, `test.txt`, with TABs.
@@ -47,56 +33,66 @@ def build_files(
     written. Equal files and recipes give equal folders. The folder appears complete or not at all.
 
     Args:
-        files: where the triples are.
+        files: where the triples are: `.tsv`, `.txt` or `.csv`, also `.gz`.
         folder: the folder to make.
         recipe: what stays, and the sizes of the splits.
-        text: how the files are read.
+        columns: names or positions of the head, relation and tail columns.
+        header: whether files have a header; None: where it looks like one.
         say: takes lines that tell how far it is.
 
     Raises:
-        UsageError: the folder exists.
+        UsageError: the folder exists, or a file cannot be one of triples.
         DataError: a file cannot be used, nothing stays, or not enough to split.
     """
-    if folder.exists():
-        raise UsageError(f"expected a new folder for the data set, {folder} exists")
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    try:
-        triples, entities, relations = text.read(files)
+    layout = Layout.of(columns, header)
+    _check(files)
+    options = {"columns": None if columns is None else ",".join(columns), "header": header}
+    with new_folder(folder) as beside:
+        triples, entities, relations = _read(files, layout, say)
         say(f"{len(triples):,} triples are read, with {len(entities):,} entities and {len(relations):,} relations")
         splits, report = build(triples, len(entities), len(relations), recipe, say)
         del triples
         _refuse_tabs(splits, entities, relations)
         say("writing")
         for split, rows in splits.items():
-            _write(beside / f"{split}.txt", rows, entities, relations, text.is_header)
-        facts = _facts(files, sorted(beside.iterdir()), recipe, text, report)
+            write_triples(beside / f"{split}.txt", _headless(rows, split, entities, relations), entities, relations)
+        facts = _facts(files, sorted(beside.iterdir()), recipe, options, report)
         (beside / "build.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        (beside / "README.md").write_text(_readme(folder.name, files, recipe, text, report), encoding="utf-8")
-        beside.rename(folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        (beside / "README.md").write_text(_readme(folder.name, files, recipe, options, report), encoding="utf-8")
     return report
 
 
-def _write(
-    path: Path, triples: np.ndarray, entities: list[str], relations: list[str], is_header: Callable[[list[str]], bool]
-) -> None:
-    """Writes triples, int32 [N, 3], as text."""
-    for turned in range(len(triples)):
-        head, relation, tail = triples[turned]
+def _check(files: Sequence[Path]) -> None:
+    for path in files:
+        if not path.exists():
+            raise UsageError(f"expected a file of triples at {path}, found nothing there")
+        if not path.is_file():
+            raise DataError(f"expected a file of triples, got {path}, which is not a file")
+        if not path.name.endswith(SUFFIXES):
+            raise UsageError(f"expected a file whose name ends in {', '.join(SUFFIXES)}, got {path}")
+
+
+def _read(files: Sequence[Path], layout: Layout, say: Callable[[str], None]) -> tuple[np.ndarray, list[str], list[str]]:
+    """Reads triples, int32 [N, 3], the names of their entities, and of their relations."""
+    entities, relations, parts = Names(), Names(), []
+    for path in files:
+        say(f"reading {path}")
+        separator = "," if path.name.endswith((".csv", ".csv.gz")) else "\t"
+        with open_file(path) as stream:
+            parts.append(Text(str(path), separator, layout).read(stream, entities, relations)[0])
+    return parts[0] if len(parts) == 1 else np.concatenate(parts), list(entities), list(relations)
+
+
+def _headless(triples: np.ndarray, split: str, entities: list[str], relations: list[str]) -> np.ndarray:
+    """Returns triples, int32 [N, 3], turned until the first of them reads as none but a triple.
+
+    A triple such as (h, r, t) would be taken for a header there, and U+FEFF for the mark of a file in UTF-8.
+    """
+    for turned, (head, relation, tail) in enumerate(triples):
         fields = [entities[head], relations[relation], entities[tail]]
-        # A triple such as (h, r, t) would be taken for a header there, and U+FEFF for the mark of a file in UTF-8.
-        if not is_header(fields) and not fields[0].startswith("\ufeff"):
-            triples = np.roll(triples, -turned, 0) if turned else triples
-            break
-    else:
-        raise DataError(f"expected a triple for {path.stem} that does not read as a header, got only {fields}")
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for start in range(0, len(triples), _ROWS):
-            rows = triples[start : start + _ROWS].tolist()
-            file.writelines(f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in rows)
+        if not Layout().resolve(fields, "")[0] and not fields[0].startswith("\ufeff"):
+            return np.roll(triples, -turned, 0) if turned else triples
+    raise DataError(f"expected a triple for {split} that does not read as a header, got only {fields}")
 
 
 def _refuse_tabs(splits: Mapping[str, np.ndarray], entities: list[str], relations: list[str]) -> None:
@@ -115,12 +111,14 @@ def _refuse_tabs(splits: Mapping[str, np.ndarray], entities: list[str], relation
                 raise DataError(f"expected names without TABs, which separate the fields, got the {kind} {name!r}")
 
 
-def _facts(files: Sequence[Path], made: Sequence[Path], recipe: Recipe, text: TripleText, report: Report) -> dict:
+def _facts(
+    files: Sequence[Path], made: Sequence[Path], recipe: Recipe, options: Mapping[str, Any], report: Report
+) -> dict:
     return {
         "jobi_tf": jobi_tf.__version__,
         "numpy": np.__version__,
         "recipe": asdict(recipe),
-        "reader": dict(text.options),
+        "reader": dict(options),
         "report": report.as_dict(),
         "from": [_digest(path, str(path)) for path in files],
         "made": [_digest(path, path.name) for path in made],
@@ -132,8 +130,8 @@ def _digest(path: Path, name: str) -> dict:
         return {"file": name, "bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def _readme(name: str, files: Sequence[Path], recipe: Recipe, text: TripleText, report: Report) -> str:
-    options = {**{key.replace("_", "-"): value for key, value in asdict(recipe).items()}, **text.options}
+def _readme(name: str, files: Sequence[Path], recipe: Recipe, options: Mapping[str, Any], report: Report) -> str:
+    options = {**{key.replace("_", "-"): value for key, value in asdict(recipe).items()}, **options}
     command = ["jobi-tf", "data", "build"]
     for path in files:
         command += ["--from", str(path)]
