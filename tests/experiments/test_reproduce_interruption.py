@@ -45,7 +45,8 @@ def is_free(lock) -> bool:
         return True
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_experiment_goes_on_where_it_was(number, tmp_path, call):
     experiment = tmp_path / "mine.yaml"
     experiment.write_text(yaml.safe_dump(EXPERIMENT))

@@ -153,6 +153,7 @@ def test_a_search_is_alone_in_its_folder(found, monkeypatch):
         search(read_space(folder.parent / "small.yaml"), folder)
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_is_told_and_the_search_goes_on(tmp_path):
     # Chunks of ten triples do not fit into batches of five: only the training itself can tell.
     mapping = {
