@@ -24,6 +24,7 @@ CASES = {
         "l2": 0.125,
         "entity_dropout": 0.5,
         "relation_dropout": 0.25,
+        "relation_prediction": 0.5,
         "name": "mine",
         "dtype": "mixed_bfloat16",
     },

@@ -32,7 +32,7 @@ def model_card(run: "Trainable", exported: "Exported", contract: Mapping[str, An
         _quality(run.path / "metrics.jsonl"),
         _probabilities(exported),
         _storage(exported),
-        _limits(run.graph, exported),
+        _limits(run.graph, exported, run.model.reciprocal),
         _signatures(exported, contract),
     ]
     return "\n".join(parts)
@@ -41,10 +41,12 @@ def model_card(run: "Trainable", exported: "Exported", contract: Mapping[str, An
 def _what(run: "Trainable", exported: "Exported") -> str:
     model = run.model
     how = "jointly with the pairs of entities and relations that occur (JoBi)" if model.joint else "without a pair head"
+    relations = ", with reciprocal relations" if model.reciprocal else ""
     return (
         f"# {run.graph.name}, version {exported.version}\n\n"
         f"Ranks the entities that complete a triple of the knowledge graph {run.graph.name}: {model.scorer} embeddings "
-        f"of {model.width} real numbers, trained {how} by jobi-tf. The triple head alone is in this export.\n"
+        f"of {model.width} real numbers{relations}, trained {how} by jobi-tf. The triple head alone is in this "
+        "export.\n"
     )
 
 
@@ -104,7 +106,7 @@ def _storage(exported: "Exported") -> str:
     return text + "\n"
 
 
-def _limits(graph: Graph, exported: "Exported") -> str:
+def _limits(graph: Graph, exported: "Exported", reciprocal: bool) -> str:
     asked = "`predict_tails` and `predict_heads` answer only with"
     limits = [
         f"It knows {graph.num_entities:,} entities and {graph.num_relations:,} relations, those of its graph.",
@@ -114,6 +116,12 @@ def _limits(graph: Graph, exported: "Exported") -> str:
         "without any have the random ones that they began with.",
         "It repeats what its graph says, errors and gaps included.",
     ]
+    if reciprocal:
+        limits.append(
+            "Its relations are reciprocal: a triple has one score as an answer to (head, relation, ?) and another as "
+            "an answer to (?, relation, tail). `serving_default` and `score_ids` give the former, on which the "
+            "probabilities are fitted; `predict_heads` ranks by the latter."
+        )
     if exported.typed:
         limits.append(f"{asked} entities seen in training on that side of the relation.")
     if exported.candidates is not None:

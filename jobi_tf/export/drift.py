@@ -54,6 +54,6 @@ def measure_drift(model: JoBi, servable: Servable, triples: np.ndarray) -> Drift
 
 def _same_best(model: JoBi, servable: Servable, triples: tf.Tensor, side: int) -> np.ndarray:
     """Tells for which triples, int32 [B, 3], the best answer on `side` is the same, bool [B]."""
-    before = tf.matmul(model.queries(triples, side), model.entity.value, transpose_b=True)
+    before = model.scores(triples, side)
     after = servable.scores_of_all(servable.queries(side, triples[:, column(1 - side)], triples[:, 1]))
     return (tf.argmax(before, 1) == tf.argmax(after, 1)).numpy()

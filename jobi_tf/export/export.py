@@ -161,6 +161,7 @@ def _contract(run: Trainable, servable: Servable, exported: Exported) -> dict[st
     calibration = exported.calibration
     return {
         "model": run.model.scorer,
+        "reciprocal": run.model.reciprocal,
         "graph": run.graph.name,
         "entities": servable.num_entities,
         "relations": servable.num_relations,
@@ -181,7 +182,7 @@ def _contract(run: Trainable, servable: Servable, exported: Exported) -> dict[st
 
 def _check_weights(model: JoBi, dtype: str) -> None:
     """Refuses weights that are not finite, or not once they are rounded."""
-    for table in (model.entity.value, model.triple_relation.value):
+    for table in (model.entity.value, model.relations()):
         if not bool(tf.reduce_all(tf.math.is_finite(table))):
             raise JobiError("expected finite weights, got NaN or infinity: the model's weights are broken")
         most = float(tf.reduce_max(tf.abs(table)))

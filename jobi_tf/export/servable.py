@@ -1,6 +1,7 @@
 """The exported model: two tables, its lists, and the functions that answer by name."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ Outputs = dict[str, tf.Tensor]
 class Servable(tf.Module):
     """The triple head of a model with its names, whose functions become the signatures of a SavedModel.
 
-    Its only variables are the two tables. Everything else that grows with the graph is read from files.
+    Its only variables are two tables: of entities, and of what queries take for relations. Everything else that grows
+    with the graph is read from files.
 
     Args:
         model: the model.
@@ -37,11 +39,11 @@ class Servable(tf.Module):
 
     def __init__(self, model: JoBi, dtype: str, assets: Path, top_k: int):
         super().__init__()
-        self._scorer = get_scorer(model.scorer)
+        self._scorer = get_scorer(model.scorer, model.reciprocal)
         self.top_k = top_k
         self.slope, self.intercept = 1.0, 0.0  # of the probability, sigmoid(slope · score + intercept)
         self.entity = tf.Variable(tf.cast(model.entity.value, dtype), trainable=False, name="entity")
-        self.relation = tf.Variable(tf.cast(model.triple_relation.value, dtype), trainable=False, name="relation")
+        self.relation = tf.Variable(tf.cast(model.relations(), dtype), trainable=False, name="relation")
         self.files = {path.stem: tf.saved_model.Asset(str(path)) for path in sorted(assets.iterdir())}
         self.ids = {"entity": self._ids("entities"), "relation": self._ids("relations")}
         self.names = AssetList(self.files["entities"], tf.string)
@@ -101,24 +103,29 @@ class Servable(tf.Module):
             tf.raw_ops.DestroyResourceOp(resource=resource.resource_handle)
 
     def scores(self, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns the scores of triples, float32 [B], of ids, int [B] each."""
-        return tf.reduce_sum(self.queries(TAIL, head, relation) * self._rows(self.entity, tail), -1)
+        """Returns the scores of triples, float32 [B], of ids, int [B] each; as `JoBi.score`, those of the tails."""
+        tails = self._scorer.candidate(self._rows(self.entity, tail))
+        return self._scorer.scores(self.queries(TAIL, head, relation), lambda query: tf.reduce_sum(query * tails, -1))
 
     def queries(self, side: int, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns the queries for the entities on `side`, float32 [B, width], of ids of the other side, int [B]."""
+        """Returns the queries for the entities on `side`, float32 [B, length], of ids of the other side, int [B]."""
         anchor, relation = self._rows(self.entity, anchor), self._rows(self.relation, relation)
         return self._scorer.tail_query(anchor, relation) if side == TAIL else self._scorer.head_query(relation, anchor)
 
     def scores_of_all(self, queries: tf.Tensor) -> tf.Tensor:
-        """Returns the scores of all entities, float32 [B, E], of queries, [B, width]."""
+        """Returns the scores of all entities, float32 [B, E], given the queries, [B, length]."""
         if self.entity.dtype == tf.float32:
-            return _products(queries, self.entity)
+            return self._scores(queries, self.entity)
         parts: list[tf.Tensor] = []
         for start in range(0, self.num_entities, CAST_ROWS):
             with tf.control_dependencies(parts[-1:]):  # one part after the other: a cast table is twice as large
                 rows = tf.cast(self.entity[start : start + CAST_ROWS], tf.float32)
-                parts.append(_products(queries, rows))
+                parts.append(self._scores(queries, rows))
         return tf.concat(parts, 1)
+
+    def _scores(self, queries: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Returns the scores of entities with these rows, float32 [B, C], given the queries, [B, length]."""
+        return self._scorer.scores(queries, partial(_products, rows=self._scorer.candidate(rows)))
 
     @staticmethod
     def _rows(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
@@ -175,7 +182,7 @@ class Servable(tf.Module):
             return scores, tf.cast(tf.gather(ids, places, batch_dims=1), tf.int64)
         if self.candidates is not None:
             ids = self.candidates.value()  # [C]
-            scores, places = self._top(_products(queries, self._rows(self.entity, ids)))
+            scores, places = self._top(self._scores(queries, self._rows(self.entity, ids)))
             ids = tf.pad(ids, [[0, self.top_k]], constant_values=-1)
             return scores, tf.cast(tf.gather(ids, places), tf.int64)
         scores, places = self._top(self.scores_of_all(queries))
@@ -209,7 +216,7 @@ class Servable(tf.Module):
 
 
 def _products(queries: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Returns the dot products of queries [B, width] with rows [C, width]: [B, C].
+    """Returns the dot products of queries [B, length] with rows [C, length]: [B, C].
 
     With the many rows on the left: on the right they take five times as long for two to four queries (TensorFlow 2.21).
     """

@@ -74,13 +74,22 @@ def batch_scores(
         return _gathered_dot(made, queries, candidates, head_corruptions), gradient
 
     others = [] if own else anchors or [tf.gather(rows, head), tf.gather(rows, tail)]
-    return scorer.score(products(made, *others, *relations))
+    found = products(made, *others, *relations)  # [M · dot products, B, 1 + n]
+    found = tf.reshape(found, tf.concat([[-1, scorer.dot_products], tf.shape(found)[1:]], 0))
+    return scorer.score(*tf.unstack(found, scorer.dot_products, 1))
 
 
 def _queries(scorer: Scorer, head: tf.Tensor, tail: tf.Tensor, *relations: tf.Tensor) -> tf.Tensor:
-    """Returns [B, 2M, length]: for each model head its head query and its tail query. Arguments: [B, width]."""
-    pairs = [(scorer.head_query(relation, tail), scorer.tail_query(head, relation)) for relation in relations]
-    return tf.stack([query for pair in pairs for query in pair], 1)
+    """Returns [B, 2M, length]: for each model head its head query and its tail query. Arguments: [B, width].
+
+    A model head whose scores are made of several dot products counts as several, one after the other.
+    """
+    made: list[tf.Tensor] = []
+    for relation in relations:
+        of_head, of_tail = scorer.head_query(relation, tail), scorer.tail_query(head, relation)
+        for pair in zip(scorer.split_query(of_head), scorer.split_query(of_tail), strict=True):
+            made.extend(pair)
+    return tf.stack(made, 1)
 
 
 _compiled_queries = compiled(_queries)

@@ -47,7 +47,7 @@ class Distance(Scorer):
         squares = tf.reduce_sum(rows * rows, -1, keepdims=True)
         return tf.concat([rows, squares, tf.ones_like(squares)], -1)
 
-    def score(self, products: tf.Tensor) -> tf.Tensor:
+    def score(self, products: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
         """Returns -|q - e|, given -|q - e|²."""
         return -tf.sqrt(tf.maximum(-products, 0.0) + TINY)
 

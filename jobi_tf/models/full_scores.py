@@ -1,6 +1,7 @@
 """Scores of all entities as the answers to queries of either side: one matrix product a model head."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import tensorflow as tf
 
@@ -24,12 +25,12 @@ def full_scores(
         For each model head the scores, float32 [B, E].
     """
     heads = tf.reduce_sum(tf.cast(side == HEAD, tf.int32))
-    candidates = scorer.candidate(table)
+    products = partial(tf.matmul, b=scorer.candidate(table), transpose_b=True)
     scores = []
     for relation in relations:
         queries = [scorer.head_query(relation[:heads], anchor[:heads])]
         queries.append(scorer.tail_query(anchor[heads:], relation[heads:]))
-        scores.append(scorer.score(tf.matmul(tf.concat(queries, 0), candidates, transpose_b=True)))
+        scores.append(scorer.scores(tf.concat(queries, 0), products))
     return scores
 
 

@@ -1,5 +1,6 @@
 """The joint model."""
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -8,9 +9,10 @@ import tensorflow as tf
 from jobi_tf.data.occurrences import TAIL, column
 from jobi_tf.errors import UsageError
 from jobi_tf.models.batch_scores import batch_scores
+from jobi_tf.models.dropout import dropped
 from jobi_tf.models.full_scores import full_scores, table_and_rows
-from jobi_tf.models.penalties import penalty
-from jobi_tf.models.reciprocal import Reciprocal
+from jobi_tf.models.penalties import Weighted, penalties
+from jobi_tf.models.relation_prediction import relation_loss
 from jobi_tf.models.scorer import Scorer, glorot_normal
 from jobi_tf.models.scorers import get_scorer
 from jobi_tf.models.shared_scores import shared_scores
@@ -30,21 +32,25 @@ class JoBi(keras.Model):
         num_relations: number of relations, R.
         dim: the paper's embedding size d. ComplEx, SimplE and RotatE have two vectors of that length for each entity;
             `width` is the size in real numbers.
-        scorer: the name of a score function: `"complex"`, `"distmult"`, `"simple"`, `"rescal"`, `"tucker"`, `"transe"`
-            or `"rotate"`.
+        scorer: the name of a score function: `"complex"`, `"distmult"`, `"simple"`, `"rescal"`, `"tucker"`, `"transe"`,
+            `"rotate"` or `"typecomplex"`.
         joint: whether there is a pair head.
         seed: seed of the initial embeddings, Glorot normal over each [rows, d] part of a table, and of dropout.
-        reciprocal: relations have a second half, by which heads are asked for; see `Reciprocal`. The two sides of a
-            triple have scores of their own then, and `score` is that of the tail.
+        reciprocal: relations have a second half, by which heads are asked for; see `models.reciprocal`. The two sides
+            of a triple have scores of their own then, and `score` is that of the tail.
         n3: weight λ of the penalty λ/3 · Σ |x|³ on the embeddings of each training triple's head, relation and tail, in
             the mean over triples; complex numbers by their moduli.
         n3_pair: the same for the triple's relation in the pair head.
         l2: weight λ of the penalty λ/2 · Σ |x|² on all of these.
         entity_dropout: share of the numbers of a known entity that a query of training goes without.
         relation_dropout: share of the numbers of its relation.
+        relation_prediction: weight λ of another loss, the negative log-likelihood of a training triple's relation under
+            a softmax over the triple head's scores of all relations (Chen et al. 2021), in the mean over triples. With
+            queries a triple comes on both sides and counts one half on each; with reciprocal relations the softmax is
+            over their inverses too, and the weight of that paper is λ/2.
 
     Raises:
-        UsageError: a size is not positive, or there is no such scorer.
+        UsageError: a size is not positive, there is no such scorer, or it cannot predict relations.
 
     Example:
         >>> model = jobi_tf.JoBi(num_entities=135, num_relations=46, dim=32)
@@ -70,6 +76,7 @@ class JoBi(keras.Model):
         l2: float = 0.0,
         entity_dropout: float = 0.0,
         relation_dropout: float = 0.0,
+        relation_prediction: float = 0.0,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -85,7 +92,13 @@ class JoBi(keras.Model):
         self.reciprocal = reciprocal
         self.n3, self.n3_pair, self.l2 = n3, n3_pair, l2
         self.entity_dropout, self.relation_dropout = entity_dropout, relation_dropout
-        self._scorer: Scorer = Reciprocal(get_scorer(scorer)) if reciprocal else get_scorer(scorer)
+        self.relation_prediction = relation_prediction
+        self._scorer: Scorer = get_scorer(scorer, reciprocal)
+        if relation_prediction and not self._scorer.linear_in_relations:
+            raise UsageError(
+                f"expected relation_prediction to be left at 0 with the scorer {scorer}, got {relation_prediction}: "
+                "its scores are not linear in the relation, so that scores of all relations are no matrix product"
+            )
         self.entity = self._weights("entity", (num_entities, self.width), glorot_normal(num_entities, dim, seed))
         self.triple_relation = self._relation_table("triple_relation", seed + 1)
         self.pair_relation = self._relation_table("pair_relation", seed + 2) if joint else None
@@ -94,6 +107,7 @@ class JoBi(keras.Model):
         # Keras' dropout layers do not save how far their draws are, so that no training could be resumed exactly.
         self._steps: Any = self._counter("dropout_steps") if entity_dropout or relation_dropout else None
         self._penalty: Any = keras.metrics.Mean("penalty") if n3 or n3_pair or l2 else None
+        self._relation_loss: Any = keras.metrics.Mean("relation_loss") if relation_prediction else None
         self.built = True
 
     def _weights(self, name: str, shape: tuple[int, ...], initializer: keras.initializers.Initializer) -> Any:
@@ -167,6 +181,8 @@ class JoBi(keras.Model):
         places = place[:batch], place[batch : 2 * batch]
         if training and self._penalty:
             self._penalise([(tf.gather(rows, x), 1.0) for x in places], relation)
+        if training and self._relation_loss:
+            self._predict_relations(*(tf.gather(rows, x) for x in places), relation)
         anchors = self._anchors([tf.gather(rows, x) for x in places]) if training and self.entity_dropout else ()
         relations = self._relations(relation, training)
         candidates = tf.reshape(place[2 * batch :], tf.shape(candidates))
@@ -178,6 +194,9 @@ class JoBi(keras.Model):
         head, tail, heads, tails = (tf.gather(self.entity.value, x) for x in (inputs["head"], inputs["tail"], *halves))
         if training and self._penalty:
             self._penalise([(head, 1.0), (tail, 1.0)], inputs["relation"])
+        if training and self._relation_loss:
+            flat = (tf.reshape(x, [-1, self.width]) for x in (head, tail))
+            self._predict_relations(*flat, tf.reshape(inputs["relation"], [-1]))
         anchors = self._anchors([head, tail]) if training and self.entity_dropout else ()
         relations = self._relations(inputs["relation"], training)
         scores = shared_scores(self._scorer, relations, head, tail, heads, tails, anchors)
@@ -185,15 +204,22 @@ class JoBi(keras.Model):
 
     def _with_all_entities(self, inputs: dict[str, tf.Tensor], training: bool) -> list[tf.Tensor]:
         anchor, relation, side = (inputs[name] for name in ("anchor", "relation", "side"))
-        penalised = bool(training and self._penalty)
+        further = bool(training and (self._penalty or self._relation_loss))
         query, place = tf.unstack(tf.where(inputs["answers"] >= 0), 2, axis=1)  # [A] both
-        answers = [tf.gather_nd(inputs["answers"], tf.stack([query, place], 1))] if penalised else []
+        answers = [tf.gather_nd(inputs["answers"], tf.stack([query, place], 1))] if further else []
         table, anchor, *answers = table_and_rows(self.entity.value, anchor, *answers)
-        if penalised:
+        if further:
             # A query counts as often as it has answers, and so do the known entity and the relation in it.
             numbers = tf.reduce_sum(tf.cast(inputs["answers"] >= 0, tf.float32), 1)  # [B]
             of_answers = tf.gather(inputs["weight"] / numbers, query)
-            self._penalise([(anchor, inputs["weight"]), (answers[0], of_answers)], relation, inputs["weight"], side)
+            if self._penalty:
+                self._penalise([(anchor, inputs["weight"]), (answers[0], of_answers)], relation, inputs["weight"], side)
+            if self._relation_loss:
+                known, ids, sides = (tf.gather(x, query) for x in (anchor, relation, side))
+                at_tail = sides[:, None] == TAIL
+                triples = tf.where(at_tail, known, answers[0]), tf.where(at_tail, answers[0], known)
+                shares = 0.5 * of_answers / tf.cast(tf.size(relation), tf.float32)
+                self._predict_relations(*triples, ids, shares=shares, side=sides)
         if training and self.entity_dropout:
             (anchor,) = self._anchors([anchor])
         return full_scores(self._scorer, table, self._relations(relation, training), anchor, side)
@@ -208,7 +234,7 @@ class JoBi(keras.Model):
         distinct, place = tf.unique(tf.reshape(ids, [-1])) if common else (ids, None)
         rows = tf.gather(self._relation_tables()[head].value, distinct)
         if training and self.relation_dropout:
-            rows = self._dropped(rows, self.relation_dropout, 2 + head)
+            rows = dropped(rows, self.relation_dropout, self.seed, self._steps.value, 2 + head)
         made = self._scorer.relation(rows, common)
         return made if place is None else tf.gather(made, tf.reshape(place, tf.shape(ids)))
 
@@ -216,40 +242,33 @@ class JoBi(keras.Model):
         return [self.triple_relation] + ([self.pair_relation] if self.joint else [])
 
     def _anchors(self, rows: list[tf.Tensor]) -> list[tf.Tensor]:
-        return [self._dropped(x, self.entity_dropout, i) for i, x in enumerate(rows)]
-
-    def _dropped(self, rows: tf.Tensor, rate: float, place: int) -> tf.Tensor:
-        """Leaves out a share of the numbers; the draw follows from the seed, the step, the device and the place."""
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        seed = tf.stack([tf.constant(self.seed, tf.int64), self._steps.value])
-        for number in (replica, place):
-            seed = tf.random.fold_in(seed, number)
-        return tf.nn.experimental.stateless_dropout(rows, rate, seed)
+        return [dropped(x, self.entity_dropout, self.seed, self._steps.value, i) for i, x in enumerate(rows)]
 
     def _penalise(
         self,
-        entities: list[tuple[tf.Tensor, tf.Tensor | float]],
+        entities: Weighted,
         relation: tf.Tensor,
         weight: tf.Tensor | float = 1.0,
         side: tf.Tensor | None = None,
     ) -> None:
-        """Adds the penalties to the loss, in the mean over the ids in `relation`.
+        """Adds the penalties to the loss, in the mean over the ids in `relation`; see `penalties`."""
+        tables = zip(self._relation_tables(), (self.n3, self.n3_pair), strict=False)
+        relations = [(tf.gather(table.value, relation), n3) for table, n3 in tables]
+        total = penalties(self._scorer, entities, relations, self.n3, self.l2, weight, side)
+        self._add(total / tf.cast(tf.size(relation), tf.float32), self._penalty)
 
-        Args:
-            entities: rows, float32 [..., width], and what each row counts, [...].
-            relation: ids of the relations, int32 [...].
-            weight: what each of these counts, [...].
-            side: the side that is sought, int32 [...], where there is one.
-        """
-        total = tf.zeros([])
-        for rows, counts in entities:
-            total += tf.reduce_sum(counts * penalty(self._scorer.entity_squares(rows), self.n3, self.l2))
-        for table, n3 in zip(self._relation_tables(), (self.n3, self.n3_pair), strict=False):
-            squares = self._scorer.relation_squares(tf.gather(table.value, relation), side)
-            total += tf.reduce_sum(weight * penalty(squares, n3, self.l2))
-        mean = total / tf.cast(tf.size(relation), tf.float32)
-        self.add_loss(mean)
-        self._penalty.update_state(mean)
+    def _predict_relations(self, *triples: tf.Tensor, **options: tf.Tensor) -> None:
+        """Adds the loss of telling the relations of triples from all others; see `relation_loss`."""
+        loss = relation_loss(self._scorer, self.relations(), *triples, **options)
+        self._add(loss, self._relation_loss, self.relation_prediction)
+
+    def _add(self, value: tf.Tensor, metric: keras.metrics.Metric, weight: float = 1.0) -> None:
+        self.add_loss(weight * value)
+        metric.update_state(value)
+
+    def relations(self) -> tf.Tensor:
+        """Returns what the triple head's queries take for each relation, float32 [R, …]."""
+        return self._relation(HEADS.index("triple"), tf.range(self.num_relations))
 
     def candidates(self) -> tf.Tensor:
         """Returns what queries are multiplied with to score each entity, float32 [E, length of a query]."""
@@ -263,8 +282,8 @@ class JoBi(keras.Model):
             side: `HEAD` or `TAIL` of `jobi_tf.data.occurrences`.
 
         Returns:
-            float32 [B, length]; its dot product with a row of `candidates` gives the score of that entity, which is the
-            product itself unless scores are distances. The length is the width of an entity, or two more.
+            float32 [B, length]; its dot product with a row of `candidates` is the score of that entity, for bilinear
+            scorers. Others make the score of it; see `Scorer`.
         """
         anchor = tf.gather(self.entity.value, triples[:, column(1 - side)])
         relation = self._relation(HEADS.index("triple"), triples[:, 1])
@@ -272,13 +291,15 @@ class JoBi(keras.Model):
 
     def scores(self, triples: tf.Tensor, side: int) -> tf.Tensor:
         """Returns the triple head's scores of every entity on a side of `triples`; int [B, 3] → float32 [B, E]."""
-        return self._scorer.score(tf.matmul(self.queries(triples, side), self.candidates(), transpose_b=True))
+        return self._scorer.scores(
+            self.queries(triples, side), partial(tf.matmul, b=self.candidates(), transpose_b=True)
+        )
 
     def score(self, triples: tf.Tensor) -> tf.Tensor:
         """Returns the triple head's scores of `triples`: int [B, 3] → float32 [B]."""
         triples = tf.convert_to_tensor(triples)
         tails = self._scorer.candidate(tf.gather(self.entity.value, triples[:, column(TAIL)]))
-        return self._scorer.score(tf.reduce_sum(self.queries(triples, TAIL) * tails, -1))
+        return self._scorer.scores(self.queries(triples, TAIL), lambda query: tf.reduce_sum(query * tails, -1))
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
@@ -287,5 +308,5 @@ class JoBi(keras.Model):
 
 _ARGUMENTS = (
     *("num_entities", "num_relations", "dim", "scorer", "joint", "seed", "reciprocal"),
-    *("n3", "n3_pair", "l2", "entity_dropout", "relation_dropout"),
+    *("n3", "n3_pair", "l2", "entity_dropout", "relation_dropout", "relation_prediction"),
 )

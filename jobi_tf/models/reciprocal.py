@@ -1,6 +1,6 @@
 """Reciprocal relations, known to nobody but the scorer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import keras
@@ -57,13 +57,42 @@ class Reciprocal(Scorer):
         """Returns the scorer's tail query of t and the inverse half."""
         return self.scorer.tail_query(tail, tf.split(relation, 2, -1)[1])
 
+    @property
+    def linear_in_relations(self) -> bool:
+        """That of the scorer."""
+        return self.scorer.linear_in_relations
+
+    def relation_scores(
+        self, head: tf.Tensor, tail: tf.Tensor, relations: tf.Tensor, side: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Returns the scores of all relations and of all their inverses, [N, 2R], of the known entity and the answer.
+
+        The relations that queries of the triple's side take come first, so that a relation is found by its id.
+        """
+        if side is None:
+            raise ValueError("expected the side that is sought: reciprocal relations have scores for each")
+        at_tail = side[:, None] == TAIL  # [N, 1]
+        anchor, answer = tf.where(at_tail, head, tail), tf.where(at_tail, tail, head)
+        halves = tf.split(relations, 2, -1)
+        forward, inverse = (self.scorer.relation_scores(anchor, answer, half) for half in halves)
+        return tf.where(at_tail, tf.concat([forward, inverse], 1), tf.concat([inverse, forward], 1))
+
     def candidate(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns those of the scorer."""
         return self.scorer.candidate(rows)
 
-    def score(self, products: tf.Tensor) -> tf.Tensor:
+    @property
+    def dot_products(self) -> int:
+        """That of the scorer."""
+        return self.scorer.dot_products
+
+    def split_query(self, query: tf.Tensor) -> Sequence[tf.Tensor]:
         """Returns those of the scorer."""
-        return self.scorer.score(products)
+        return self.scorer.split_query(query)
+
+    def score(self, products: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+        """Returns those of the scorer."""
+        return self.scorer.score(products, *others)
 
     def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns those of the scorer."""

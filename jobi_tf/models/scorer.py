@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import keras
@@ -10,10 +10,12 @@ import tensorflow as tf
 
 
 class Scorer(ABC):
-    """A score function in which the entity that is sought stands in one dot product.
+    """A score function in which the entity that is sought stands in a dot product.
 
         score of a tail = score(tail_query(head, relation) · candidate(tail))
         score of a head = score(head_query(relation, tail) · candidate(head))
+
+    A score may be a function of several such products: `split_query` makes several queries of one then.
 
     A subclass names itself, says how many vectors of length d an entity and a relation have, and gives the two queries.
     The other parts have defaults, with which a score is linear in the entity that is sought. Scorers keep no state.
@@ -56,13 +58,54 @@ class Scorer(ABC):
     def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns q such that the score of any head is that of `q · candidate(head)`. Both arguments: [..., width]."""
 
+    @property
+    def linear_in_relations(self) -> bool:
+        """Whether there is a `relation_query`."""
+        return type(self).relation_query is not Scorer.relation_query
+
+    def relation_query(self, head: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """Returns q such that the score of any relation is q · r; both arguments [..., width]. Not all scorers have it.
+
+        r is what `relation` returns. Where candidates are other than the entities' rows, a score need not be linear.
+        """
+        raise NotImplementedError(f"{self.name} is not linear in its relations")
+
+    def relation_scores(
+        self, head: tf.Tensor, tail: tf.Tensor, relations: tf.Tensor, side: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Returns the scores of all relations between heads and tails, [N, R], of scorers with a `relation_query`.
+
+        Args:
+            head: embeddings, [N, width].
+            tail: embeddings, [N, width].
+            relations: what `relation` returns for each relation, [R, …].
+            side: the side that is sought, `HEAD` or `TAIL`, [N]; only reciprocal relations need it.
+        """
+        return tf.matmul(self.relation_query(head, tail), relations, transpose_b=True)
+
     def candidate(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns what queries are multiplied with: by default the entities' rows, [..., entity width], themselves."""
         return rows
 
-    def score(self, products: tf.Tensor) -> tf.Tensor:
-        """Returns the scores of products of queries with candidates, element by element; greater for a greater one."""
+    @property
+    def dot_products(self) -> int:
+        """The number of products with a candidate that a score is a function of: by default 1."""
+        return 1
+
+    def split_query(self, query: tf.Tensor) -> Sequence[tf.Tensor]:
+        """Returns as many queries, [..., length] each, for these products."""
+        return (query,)
+
+    def score(self, products: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+        """Returns the scores, element by element, of the products of the queries of `split_query` with candidates.
+
+        A score is greater for a greater product.
+        """
         return products
+
+    def scores(self, query: tf.Tensor, product: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """Returns the scores of candidates, given a function that multiplies a query with them."""
+        return self.score(*(product(x) for x in self.split_query(query)))
 
     def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns the squares |x|² of the numbers of entities, for penalties; complex numbers by their moduli."""

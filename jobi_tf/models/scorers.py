@@ -1,131 +1,22 @@
-"""The scorers by name. Here are the bilinear ones, each as two query functions.
-
-A bilinear score is linear in the entity that is sought, so `score = tail_query(h, r) · t = head_query(r, t) · h`. The
-same dot product serves training, ranking, top-k answers and export.
-"""
-
-from collections.abc import Mapping
-
-import tensorflow as tf
+"""The scorers by name."""
 
 from jobi_tf.errors import UsageError
+from jobi_tf.models.bilinear import RESCAL, ComplEx, DistMult, SimplE, TuckER
 from jobi_tf.models.distances import RotatE, TransE
-from jobi_tf.models.scorer import Scorer, squared_moduli
+from jobi_tf.models.reciprocal import Reciprocal
+from jobi_tf.models.scorer import Scorer
+from jobi_tf.models.typed import TypeComplEx
 
-
-class DistMult(Scorer):
-    """Σ h·r·t (Yang et al. 2015)."""
-
-    name = "distmult"
-
-    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns h·r."""
-        return head * relation
-
-    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns r·t."""
-        return relation * tail
-
-
-class ComplEx(Scorer):
-    """Re(Σ h · r · conj(t)) over complex vectors, stored as [real, imaginary] (Trouillon et al. 2016)."""
-
-    name = "complex"
-    parts = 2
-
-    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns h·r: Re(x · conj(t)) is the real dot product of x and t."""
-        (a, b), (c, d) = tf.split(head, 2, -1), tf.split(relation, 2, -1)
-        return tf.concat([a * c - b * d, a * d + b * c], -1)
-
-    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns conj(r)·t: Re(h · r · conj(t)) = Re(h · conj(conj(r) · t))."""
-        (a, b), (c, d) = tf.split(relation, 2, -1), tf.split(tail, 2, -1)
-        return tf.concat([a * c + b * d, a * d - b * c], -1)
-
-    def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the squared moduli."""
-        return squared_moduli(rows)
-
-    def relation_squares(self, rows: tf.Tensor, side: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns the squared moduli."""
-        return squared_moduli(rows)
-
-
-class SimplE(Scorer):
-    """½ Σ h_head·r·t_tail + ½ Σ t_head·r_inverse·h_tail (Kazemi & Poole 2018).
-
-    An entity is stored as [as head, as tail], a relation as [r, r_inverse].
-    """
-
-    name = "simple"
-    parts = 2
-
-    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns ½ [h_tail·r_inverse, h_head·r], to be multiplied with [t_head, t_tail]."""
-        (as_head, as_tail), (forward, inverse) = tf.split(head, 2, -1), tf.split(relation, 2, -1)
-        return 0.5 * tf.concat([as_tail * inverse, as_head * forward], -1)
-
-    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns ½ [t_tail·r, t_head·r_inverse], to be multiplied with [h_head, h_tail]."""
-        (forward, inverse), (as_head, as_tail) = tf.split(relation, 2, -1), tf.split(tail, 2, -1)
-        return 0.5 * tf.concat([as_tail * forward, as_head * inverse], -1)
-
-
-class RESCAL(Scorer):
-    """hᵀ·R·t, where a relation is a matrix (Nickel et al. 2011), stored row by row."""
-
-    name = "rescal"
-
-    def relation_width(self, dim: int) -> int:
-        """Returns d²."""
-        return dim * dim
-
-    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns hᵀ·R: [..., d] and [..., d²] → [..., d]."""
-        return tf.einsum("...i,...ij->...j", head, _matrix(relation, head))
-
-    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns R·t: [..., d²] and [..., d] → [..., d]."""
-        return tf.einsum("...ij,...j->...i", _matrix(relation, tail), tail)
-
-
-def _matrix(relation: tf.Tensor, entity: tf.Tensor) -> tf.Tensor:
-    size = entity.shape[-1]
-    return tf.reshape(relation, tf.concat([tf.shape(relation)[:-1], [size, size]], 0))
-
-
-class TuckER(RESCAL):
-    """W ×₁ h ×₂ r ×₃ t, where all relations of a model head share the core W (Balažević et al. 2019).
-
-    A relation's d numbers mix the d matrices of its core, [d, d·d]; the mixture is a matrix of RESCAL.
-    """
-
-    name = "tucker"
-
-    def relation_width(self, dim: int) -> int:
-        """Returns d."""
-        return dim
-
-    def shared(self, dim: int) -> dict[str, tuple[int, ...]]:
-        """Returns the core: for each number of a relation a matrix, row by row."""
-        return {"core": (dim, dim * dim)}
-
-    def relation(self, rows: tf.Tensor, shared: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns W ×₂ r: [N, d] → [N, d²]."""
-        return tf.matmul(rows, shared["core"])
-
-
-_ALL = (ComplEx(), DistMult(), SimplE(), RESCAL(), TuckER(), TransE(), RotatE())
+_ALL = (ComplEx(), DistMult(), SimplE(), RESCAL(), TuckER(), TransE(), RotatE(), TypeComplEx())
 SCORERS: dict[str, Scorer] = {scorer.name: scorer for scorer in _ALL}
 
 
-def get_scorer(name: str) -> Scorer:
-    """Returns the scorer of that name.
+def get_scorer(name: str, reciprocal: bool = False) -> Scorer:
+    """Returns the scorer of that name, with reciprocal relations if these are wanted.
 
     Raises:
         UsageError: there is none.
     """
     if name not in SCORERS:
         raise UsageError(f"expected a scorer out of {', '.join(SCORERS)}, got {name!r}")
-    return SCORERS[name]
+    return Reciprocal(SCORERS[name]) if reciprocal else SCORERS[name]

@@ -1,6 +1,7 @@
 """Scores of chunks of triples whose negatives are shared: dense products, one a side."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import tensorflow as tf
 
@@ -55,13 +56,14 @@ def _scores(
     """See `shared_scores`; `others` are `answers` times the tails as candidates, if not `tail`, and the relations."""
     relations, answer = others[answers:], others[0] if answers else tail
     tail_candidate, *candidates = (scorer.candidate(rows) for rows in (answer, heads, tails))
-    products = []
+    scores = []
     for relation in relations:
         queries = scorer.head_query(relation, tail), scorer.tail_query(head, relation)  # [C, c, length]
-        of_triple = tf.reduce_sum(queries[1] * tail_candidate, -1, keepdims=True)
-        of_candidates = [tf.matmul(query, x, transpose_b=True) for query, x in zip(queries, candidates, strict=True)]
-        products.append(tf.concat([of_triple, *of_candidates], -1))
-    return scorer.score(tf.stack(products))
+        parts = [scorer.scores(queries[1], lambda x: tf.reduce_sum(x * tail_candidate, -1, keepdims=True))]
+        for query, rows in zip(queries, candidates, strict=True):
+            parts.append(scorer.scores(query, partial(tf.matmul, b=rows, transpose_b=True)))
+        scores.append(tf.concat(parts, -1))
+    return tf.stack(scores)
 
 
 _compiled_scores = compiled(_scores)

@@ -96,7 +96,7 @@ def build_model(config: TrainConfig, graph: Graph) -> JoBi:
 
 _OF_THE_MODEL = (
     *("dim", "joint", "seed", "reciprocal"),
-    *("n3", "n3_pair", "l2", "entity_dropout", "relation_dropout"),
+    *("n3", "n3_pair", "l2", "entity_dropout", "relation_dropout", "relation_prediction"),
 )
 
 

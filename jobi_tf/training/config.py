@@ -24,7 +24,7 @@ class TrainConfig(BaseModel):
     split: str | None = Field(None, description="shares of train/valid/test for one file of triples, as 0.8/0.1/0.1")
     columns: str | None = Field(None, description="names of the head, relation and tail columns, as a,b,c")
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: look)")
-    model: Literal["complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate"] = Field(
+    model: Literal["complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate", "typecomplex"] = Field(
         "complex", description="score function"
     )
     reciprocal: bool = Field(
@@ -54,6 +54,9 @@ class TrainConfig(BaseModel):
     l2: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of the L2 penalty on all of these")
     entity_dropout: float = Field(0.0, ge=0, lt=1, description="share of a known entity's numbers left out of a query")
     relation_dropout: float = Field(0.0, ge=0, lt=1, description="share of a relation's numbers left out of a query")
+    relation_prediction: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="weight of the loss of telling a triple's relation from all others"
+    )
     batch_size: int | None = Field(
         None,
         ge=1,

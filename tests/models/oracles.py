@@ -42,6 +42,21 @@ def rotate(h, r, t):
     return -np.sqrt((abs(distance) ** 2).sum(-1))
 
 
+def typecomplex(h, r, t):
+    """20 (p(h, r, t) p(h suits r) p(t suits r) - 1/2); types have a tenth of d numbers, rounded up, and length 1."""
+    types = h.shape[-1] - 2 * (10 * h.shape[-1] // 21)
+    u_h, u_t, v, w = (
+        x / np.linalg.norm(x, axis=-1, keepdims=True)
+        for x in (h[..., -types:], t[..., -types:], *halves(r[..., -2 * types :]))
+    )
+    logits = (
+        complex_(h[..., :-types], r[..., : -2 * types], t[..., :-types]),
+        (u_h * v).sum(-1),
+        (u_t * w).sum(-1),
+    )
+    return 20 * (np.prod([1 / (1 + np.exp(-x)) for x in np.broadcast_arrays(*logits)], 0) - 0.5)
+
+
 ORACLES = {
     "distmult": distmult,
     "complex": complex_,
@@ -50,6 +65,7 @@ ORACLES = {
     "tucker": tucker,
     "transe": transe,
     "rotate": rotate,
+    "typecomplex": typecomplex,
 }
 
 # Real numbers of an entity and of a relation for d = 5.
@@ -61,6 +77,7 @@ WIDTHS = {
     "tucker": (5, 5),
     "transe": (5, 5),
     "rotate": (10, 5),
+    "typecomplex": (11, 12),
 }
 
 
@@ -84,9 +101,11 @@ def oracle_scores(model, triples, side=1, head=0):
     return ORACLES[model.scorer](h, r, t, **in_common(model, head))
 
 
-def moduli(scorer, entity):
-    """The numbers whose sizes a penalty keeps small: [..., width] → [..., d]."""
+def moduli(scorer, rows, types=1):
+    """The numbers whose sizes a penalty keeps small: [..., width] → [..., d]. Without so many types of one number."""
+    if scorer == "typecomplex":
+        return moduli("complex", rows[..., :-types])
     if scorer in ("complex", "rotate"):
-        re, im = halves(entity)
+        re, im = halves(rows)
         return abs(re + 1j * im)
-    return abs(entity)
+    return abs(rows)

@@ -16,12 +16,13 @@ def plain_scores(scorer, rows, relations, head, tail, candidates, head_corruptio
     tails = tf.where(place < head_corruptions[:, None], tail[:, None], candidates)
     heads, tails = tf.concat([head[:, None], heads], 1), tf.concat([tail[:, None], tails], 1)
     h, t = tf.gather(rows, heads), scorer.candidate(tf.gather(rows, tails))
-    return tf.stack([scorer.score(tf.reduce_sum(scorer.tail_query(h, r[:, None]) * t, -1)) for r in relations])
+    queries = [scorer.tail_query(h, r[:, None]) for r in relations]
+    return tf.stack([scorer.scores(query, lambda x: tf.reduce_sum(x * t, -1)) for query in queries])
 
 
 def relation_width(scorer):
     """Real numbers of what queries take for a relation, where an entity has `WIDTH`."""
-    return {"rescal": WIDTH**2, "tucker": WIDTH**2, "rotate": WIDTH // 2}.get(scorer, WIDTH)
+    return {"rescal": WIDTH**2, "tucker": WIDTH**2, "rotate": WIDTH // 2, "typecomplex": WIDTH + 2}.get(scorer, WIDTH)
 
 
 def random_batch(batch, negatives, heads, rows=11, seed=0, scorer="complex"):

@@ -50,7 +50,7 @@ def test_gradients_equal_those_of_each_side_by_itself(scorer, sides):
         made = function.candidate(table)
         pairs = [(function.head_query(r, anchor), function.tail_query(anchor, r)) for r in relations]
         chosen = [tf.where(side[:, None] == 0, *pair) for pair in pairs]
-        return [function.score(tf.einsum("bw,ew->be", q, made)) for q in chosen]
+        return [function.scores(q, lambda x: tf.einsum("bw,ew->be", x, made)) for q in chosen]
 
     results = []
     for scores in (lambda table, anchor, *r: full_scores(function, table, r, anchor, side), plain):

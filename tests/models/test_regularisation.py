@@ -61,7 +61,7 @@ def oracle(model, inputs):
             if model.reciprocal:
                 row = np.split(row, 2)[0 if side else 1]
             if model.scorer != "rotate":  # angles have no size
-                sizes.append((moduli(model.scorer, row), n3))
+                sizes.append((moduli(model.scorer, row, types=2), n3))
         total += weight * sum(n3 / 3 * (x**3).sum() + model.l2 / 2 * (x**2).sum() for x, n3 in sizes)
     return total / count
 

@@ -29,7 +29,7 @@ def draw(name, shapes, seed=0):
 
 
 def scored(scorer, query, entity):
-    return scorer.score(tf.reduce_sum(query * scorer.candidate(entity), -1))
+    return scorer.scores(query, lambda x: tf.reduce_sum(x * scorer.candidate(entity), -1))
 
 
 @pytest.mark.parametrize("shapes", SHAPES)

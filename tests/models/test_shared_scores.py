@@ -16,7 +16,7 @@ def plain_scores(scorer, relations, head, tail, heads, tails):
     head, tail, heads, tails = head[:, :, None], tail[:, :, None], heads[:, None], tails[:, None]
 
     def score(h, r, t):
-        return scorer.score(tf.reduce_sum(scorer.tail_query(h, r) * scorer.candidate(t), -1))
+        return scorer.scores(scorer.tail_query(h, r), lambda x: tf.reduce_sum(x * scorer.candidate(t), -1))
 
     return tf.stack(
         [

@@ -51,6 +51,8 @@ def test_the_losses_of_both_heads_fall(model, loss):
         {"n3": 0.01, "n3_pair": 0.01, "l2": 0.01},
         {"entity_dropout": 0.1, "relation_dropout": 0.1},
         {"label_smoothing": 0.1},
+        {"relation_prediction": 0.5},
+        ALL | {"reciprocal": True, "relation_prediction": 2.0, "model": "rescal"},
         {"optimizer": "adagrad", "learning_rate": None},
         {"schedule": "cosine"},
         {"schedule": "exponential"},
@@ -70,7 +72,7 @@ def test_with_each_option_the_loss_falls(settings):
     [
         FULL | {"reciprocal": True, "entity_dropout": 0.2, "n3": 0.1, "schedule": "cosine", "model": "tucker"},
         {"relation_dropout": 0.2, "optimizer": "adagrad", "l2": 0.1, "schedule": "exponential", "model": "rotate"},
-        {"loss": "logistic", "adversarial_temperature": 1.0, "label_smoothing": 0.1, "entity_dropout": 0.5},
+        {"loss": "logistic", "adversarial_temperature": 1.0, "label_smoothing": 0.1, "relation_prediction": 0.5},
     ],
 )
 def test_a_saved_training_goes_on_exactly(settings, tmp_path):

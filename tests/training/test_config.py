@@ -99,6 +99,7 @@ def test_settings_with_an_effect_pass(settings):
         ({"label_smoothing": 1.0}, "expected label_smoothing to be less than 1"),
         ({"entity_dropout": 1.0}, "expected entity_dropout to be less than 1"),
         ({"relation_dropout": -0.1}, "expected relation_dropout to be greater than or equal to 0"),
+        ({"relation_prediction": -1.0}, "expected relation_prediction to be greater than or equal to 0"),
         ({"n3": float("inf")}, "expected n3 to be a finite number"),
         ({"loss": "hinge"}, "expected loss to be 'softmax', 'full-softmax', 'logistic' or 'margin', got 'hinge'"),
         ({"optimizer": "sgd"}, "expected optimizer to be 'adam' or 'adagrad', got 'sgd'"),
