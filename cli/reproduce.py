@@ -189,9 +189,9 @@ class _Display:
     """Tells on stderr how runs go on: a line at the beginning and the end of each, on a terminal the epochs too."""
 
     def __init__(self) -> None:
-        from rich.console import Console
+        from jobi_tf.training.bars import stderr_console
 
-        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self._console = stderr_console()
         self._status = self._console.status("") if self._console.is_terminal else None
         self._places: dict[Path, str] = {}
         self._epochs: dict[str, str] = {}

@@ -1,5 +1,8 @@
 """Small graphs to test with."""
 
+import random
+from pathlib import Path
+
 import numpy as np
 
 from jobi_tf.data.graph import Graph
@@ -35,3 +38,18 @@ def named_graph(splits: dict[str, np.ndarray], entities: int, relations: int) ->
         Vocabulary([f"relation {i}" for i in range(relations)], "relation"),
         splits,
     )
+
+
+def write_towns(folder: Path, *more_tests: tuple[str, str, str]) -> Path:
+    """Makes a folder with 90 triples over 15 towns and 3 relations; `more_tests` stand for the last of test."""
+    towns = [f"town {i}" for i in range(15)]
+    rng = random.Random(0)
+    rows = sorted(
+        {(rng.choice(towns), rng.choice(("near", "north of", "twin of")), rng.choice(towns)) for _ in range(120)}
+    )
+    rng.shuffle(rows)
+    parts = {"train": rows[:70], "valid": rows[70:80], "test": [*rows[80 : 90 - len(more_tests)], *more_tests]}
+    folder.mkdir()
+    for split, part in parts.items():
+        (folder / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in part))
+    return folder

@@ -1,17 +1,13 @@
 """Searches for good settings: Optuna chooses them, processes of their own train them, validation judges."""
 
-import fcntl
 import os
 import queue
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from jobi_tf.datasets import load_graph
 from jobi_tf.errors import JobiError, MissingExtraError, UsageError
-from jobi_tf.experiments.search_process import Event, TrialProcess
+from jobi_tf.experiments.processes import WorkerProcess, alone
 from jobi_tf.experiments.search_results import Results, SearchFolder, results_of
 from jobi_tf.experiments.spaces import Space
 from jobi_tf.training.config import read_settings
@@ -25,6 +21,14 @@ SECONDS_FOR_THE_LOCK = 15
 # A process that is killed (out of memory, a machine that goes down) is started again so many times.
 MOST_CRASHES = 2
 FAILURES_IN_A_ROW = 5
+
+
+class Event(NamedTuple):
+    """What a trial's process says: `epoch`, `ranking`, `done`, `failed`, and at last `ended` with its exit status."""
+
+    trial: int
+    kind: str
+    content: dict[str, Any]
 
 
 class Watcher(Protocol):
@@ -90,7 +94,7 @@ class _Search:
         self.watcher = watcher
         self.threads = max(1, len(os.sched_getaffinity(0)) // jobs) if jobs > 1 else None
         self.events: queue.Queue[Event] = queue.Queue()
-        self.processes: dict[int, TrialProcess] = {}
+        self.processes: dict[int, WorkerProcess] = {}
         self.said: dict[int, Event] = {}  # the last word of each process
         self.unfinished = study.unfinished()
         self.failures = 0
@@ -140,7 +144,14 @@ class _Search:
             "domains": {parameter.name: parameter.as_mapping() for parameter in space.parameters},
             "threads": self.threads,
         }
-        self.processes[number] = TrialProcess(number, request, folder.log(number), self.events, self.lock)
+        # It holds the lock too, so that no other search begins in the folder before it has ended.
+        self.processes[number] = WorkerProcess(
+            "jobi_tf.experiments.search_worker",
+            request,
+            folder.log(number),
+            lambda kind, content: self.events.put(Event(number, kind, content)),
+            inherits=(self.lock,),
+        )
         if self.watcher:
             self.watcher.trial_begun(number, params)
 
@@ -209,37 +220,16 @@ class _Search:
 
 def _graph(space: Space) -> "Graph":
     """Prepares the data set, once for all trials, and refuses one without a validation split."""
-    config = space.config({})
-    graph = load_graph(
-        config.dataset,
-        split=config.split,
-        columns=config.columns.split(",") if config.columns else None,
-        header=config.header,
-        seed=config.seed,
-    )
+    graph = space.config({}).load_graph()
     if not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, by which trials are judged, found none")
     return graph
 
 
-@contextmanager
-def _alone(folder: SearchFolder) -> Iterator[int]:
+def _alone(folder: SearchFolder) -> AbstractContextManager[int]:
     """Holds the lock of a search, as its processes do: those of a search that was killed may need a moment to end."""
-    path = folder.path / ".lock"
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        deadline = time.monotonic() + SECONDS_FOR_THE_LOCK
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise UsageError(f"expected to be alone in {folder.path}: a search is running there") from None
-                time.sleep(0.1)
-        yield file
-    finally:
-        os.close(file)
+    refusal = UsageError(f"expected to be alone in {folder.path}: a search is running there")
+    return alone(folder.path / ".lock", refusal, SECONDS_FOR_THE_LOCK)
 
 
 def _keep(space: Space, folder: SearchFolder) -> None:

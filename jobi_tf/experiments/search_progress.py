@@ -6,12 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bars
-from rich.table import Column
 
 from jobi_tf.experiments.search_results import Results, Trial
 from jobi_tf.experiments.spaces import METRICS
+from jobi_tf.training.bars import bars_on, stderr_console
 
 
 class SearchProgress:
@@ -22,16 +20,8 @@ class SearchProgress:
     """
 
     def __init__(self, console: Console | None = None):
-        self.console = console or Console(stderr=True, highlight=False, markup=False, emoji=False)
-        self._bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=max(8, min(30, self.console.width - 90))),
-            TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True)),
-            console=self.console,
-            refresh_per_second=5,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
+        self.console = console or stderr_console()
+        self._bars = bars_on(self.console, beside=90, longest=30)
         self._running: dict[int, str] = {}
         self._best = ""
 

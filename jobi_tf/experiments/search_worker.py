@@ -1,81 +1,18 @@
-"""Trains one trial of a search: `python -m jobi_tf.experiments.search_worker`, started by `search_process`.
+"""Trains one trial of a search: `python -m jobi_tf.experiments.search_worker`, started by `search`.
 
 The first line on stdin is the request: `settings`, `run_dir`, `metric`, `params` and `domains` (for TensorBoard) and
 `threads` (None: as many as TensorFlow takes). After each ranking it says the metric, and goes on when told so.
 """
 
-import json
-import os
-import queue
-import shutil
-import signal
-import sys
-import threading
-import traceback
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+from jobi_tf.experiments.worker import Channel, main, train_or_resume
 
 if TYPE_CHECKING:
     import keras
 
     from jobi_tf.training.callbacks import Training
-
-INTERRUPTED = 128 + signal.SIGINT
-
-
-class Channel:
-    """Lines of JSON from and to the search."""
-
-    def __init__(self) -> None:
-        # What libraries print goes to the log, so that stdout carries messages only.
-        self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-        os.dup2(2, 1)
-        self._received: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def say(self, kind: str, **content: Any) -> None:
-        """Sends a message."""
-        self._out.write(json.dumps({"kind": kind, **content}) + "\n")
-        self._out.flush()
-
-    def hear(self) -> dict[str, Any]:
-        """Waits for a message."""
-        return self._received.get()
-
-    def _listen(self) -> None:
-        for line in sys.stdin:
-            self._received.put(json.loads(line))
-        os._exit(INTERRUPTED)  # the search has gone; checkpoints are complete or not there
-
-
-def main() -> NoReturn:
-    """Trains a trial and exits."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    channel = Channel()
-    try:
-        request = channel.hear()
-        _set_threads(request["threads"])
-        channel.say("done", **_train(request, channel))
-    except KeyboardInterrupt:
-        os._exit(INTERRUPTED)
-    except Exception as error:
-        traceback.print_exc()
-        channel.say("failed", reason=_explain(error), stop=_concerns_all(error))
-    sys.stderr.flush()
-    os._exit(0)  # TensorFlow takes a while to leave, and there is nothing left to be kept
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def _set_threads(threads: int | None) -> None:
-    if threads is not None:
-        import tensorflow as tf
-
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def _train(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -83,7 +20,6 @@ def _train(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     from jobi_tf.experiments.search_hparams import Session
     from jobi_tf.training.config import TrainConfig
     from jobi_tf.training.run_folder import RunFolder
-    from jobi_tf.training.train import resume, train
 
     folder = RunFolder(Path(request["run_dir"]))
     begun: list[tuple[Training, Session]] = []
@@ -94,11 +30,8 @@ def _train(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
         return [_watch(channel, request["metric"], training)]
 
     try:
-        if folder.checkpoints():
-            resume(folder.path, callbacks=begin)
-        else:
-            shutil.rmtree(folder.path, ignore_errors=True)  # its first epoch never ended
-            train(config=TrainConfig.create(request["settings"] | {"run_dir": str(folder.path)}), callbacks=begin)
+        config = TrainConfig.create(request["settings"] | {"run_dir": str(folder.path)})
+        train_or_resume(config, folder, begin)
     except Exception:
         for _, session in begun:
             session.end(failed=True)
@@ -136,24 +69,12 @@ def _watch(channel: Channel, metric: str, training: "Training") -> "keras.callba
     return Watch()
 
 
-def _explain(error: Exception) -> str:
-    """Returns one sentence."""
+def _about_failure(error: Exception) -> dict[str, Any]:
+    """Tells to stop where the failure is none of the trial's settings, such as a full disk: the next would fail too."""
     from jobi_tf.errors import JobiError
 
-    text = " ".join(str(error).split())
-    if isinstance(error, JobiError):
-        return text
-    if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
-        return "out of memory: the model or its batches are too large for this machine"
-    return f"{type(error).__name__}: {text}"[:500]
-
-
-def _concerns_all(error: Exception) -> bool:
-    """Tells whether the failure is none of the trial's settings, such as a full disk: the next one would fail too."""
-    from jobi_tf.errors import JobiError
-
-    return isinstance(error, OSError) and not isinstance(error, JobiError)
+    return {"stop": isinstance(error, OSError) and not isinstance(error, JobiError)}
 
 
 if __name__ == "__main__":
-    main()
+    main(_train, _about_failure)

@@ -3,12 +3,15 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobi_tf.errors import UsageError
+
+if TYPE_CHECKING:
+    from jobi_tf.data.graph import Graph
 
 
 class TrainConfig(BaseModel):
@@ -123,6 +126,18 @@ class TrainConfig(BaseModel):
     def replace(self, **changes: Any) -> "TrainConfig":
         """Returns a copy with `changes`."""
         return self.create(self.model_dump() | changes)
+
+    def load_graph(self) -> "Graph":
+        """Prepares its data set, or opens it where it is prepared.
+
+        Raises:
+            UsageError: there is no such data set, or its options cannot work.
+            DataError: the data cannot be used.
+        """
+        from jobi_tf.datasets import load_graph
+
+        columns = self.columns.split(",") if self.columns else None
+        return load_graph(self.dataset, split=self.split, columns=columns, header=self.header, seed=self.seed)
 
     def write(self, path: Path) -> None:
         """Writes every setting as YAML, but for the folder, since a run may be moved."""

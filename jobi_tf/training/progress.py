@@ -4,11 +4,9 @@ import time
 
 import keras
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bars
-from rich.table import Column
 
 from jobi_tf.evaluation.ranks import HITS_AT
+from jobi_tf.training.bars import bars_on, stderr_console
 from jobi_tf.training.callbacks import Training
 
 SECONDS_BETWEEN_LINES = 30
@@ -31,16 +29,8 @@ class Progress(keras.callbacks.Callback):
     def __init__(self, training: Training, console: Console | None = None):
         super().__init__()
         self.training = training
-        self.console = console or Console(stderr=True, highlight=False, markup=False, emoji=False)
-        self._bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=max(8, min(40, self.console.width - 100))),
-            TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True)),
-            console=self.console,
-            refresh_per_second=5,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
+        self.console = console or stderr_console()
+        self._bars = bars_on(self.console, beside=100, longest=40)
         self._task = self._bars.add_task("", total=training.steps, state="")
 
     def on_train_begin(self, logs: dict | None = None) -> None:

@@ -9,7 +9,6 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, shared_by
@@ -65,13 +64,7 @@ def train(
         settings["dataset"] = graph.name if graph else dataset
     config = TrainConfig.create((config.model_dump(exclude_unset=True) if config else {}) | settings)
     if graph is None:
-        graph = load_graph(
-            config.dataset,
-            split=config.split,
-            columns=config.columns.split(",") if config.columns else None,
-            header=config.header,
-            seed=config.seed,
-        )
+        graph = config.load_graph()
     config = completed(config, graph)
     if config.eval_every and not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, found none: train without by eval_every 0")

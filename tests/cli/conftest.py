@@ -1,9 +1,10 @@
 """A folder of triples to train on, and one run of it."""
 
-import random
 from pathlib import Path
 
 import pytest
+
+from tests.graphs import write_towns
 
 SMALL = ("--dim", "4", "--batch-size", "20", "--negatives", "5", "--epochs", "2")
 
@@ -11,18 +12,7 @@ SMALL = ("--dim", "4", "--batch-size", "20", "--negatives", "5", "--epochs", "2"
 @pytest.fixture(scope="session")
 def triples(tmp_path_factory) -> Path:
     """90 triples over 16 towns and 3 relations; `Oz` is in test only."""
-    towns = [f"town {i}" for i in range(15)]
-    rng = random.Random(0)
-    rows = sorted(
-        {(rng.choice(towns), rng.choice(("near", "north of", "twin of")), rng.choice(towns)) for _ in range(120)}
-    )
-    rng.shuffle(rows)
-    parts = {"train": rows[:70], "valid": rows[70:80], "test": [*rows[80:89], ("Oz", "near", "town 1")]}
-    folder = tmp_path_factory.mktemp("data") / "towns"
-    folder.mkdir()
-    for split, part in parts.items():
-        (folder / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in part))
-    return folder
+    return write_towns(tmp_path_factory.mktemp("data") / "towns", ("Oz", "near", "town 1"))
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import random
 import shutil
 import statistics
 import sys
@@ -15,6 +14,7 @@ import yaml
 import jobi_tf
 from jobi_tf.experiments.reproduce.record import Record, measure
 from jobi_tf.training.run import load_run
+from tests.graphs import write_towns
 
 SETTINGS = {"dim": 4, "batch_size": 20, "negatives": 5, "epochs": 2, "eval_every": 1}
 ROWS = [
@@ -30,17 +30,7 @@ TABLE = {
 @pytest.fixture(scope="module")
 def triples(tmp_path_factory) -> Path:
     """90 triples over 15 towns and 3 relations."""
-    towns = [f"town {i}" for i in range(15)]
-    rng = random.Random(0)
-    rows = sorted(
-        {(rng.choice(towns), rng.choice(("near", "north of", "twin of")), rng.choice(towns)) for _ in range(120)}
-    )
-    rng.shuffle(rows)
-    folder = tmp_path_factory.mktemp("data") / "towns"
-    folder.mkdir()
-    for split, part in {"train": rows[:70], "valid": rows[70:80], "test": rows[80:90]}.items():
-        (folder / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in part))
-    return folder
+    return write_towns(tmp_path_factory.mktemp("data") / "towns")
 
 
 class Bench:

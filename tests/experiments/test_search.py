@@ -69,7 +69,7 @@ def test_trials_are_runs_and_the_best_can_be_trained(found, call, tmp_path):
 
 def test_a_finished_search_only_prints_its_result(found, call, monkeypatch):
     folder, result = found
-    monkeypatch.setattr("jobi_tf.experiments.search.TrialProcess", None)
+    monkeypatch.setattr("jobi_tf.experiments.search.WorkerProcess", None)
     again = call("search", folder.parent / "small.yaml", "--out", folder, "-q")
     assert again.stdout == result.stdout
     assert again.stderr == ""
