@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from jobi_tf.data.occurrences import KnownAnswers, Occurrences, column
 from jobi_tf.evaluation.ranks import Ranks
+from jobi_tf.evaluation.reliability import Bin, expected_calibration_error
 from jobi_tf.models.jobi import JoBi
 
 SCORES_A_BLOCK = 2**24
@@ -94,27 +95,6 @@ def is_plausible(occurrences: Occurrences, side: int, relations: np.ndarray, ent
     return seen[np.minimum(np.searchsorted(seen, keys), len(seen) - 1)] == keys
 
 
-@dataclass(frozen=True)
-class Bin:
-    """Answers with a confidence from `low` to `high`: how many, their mean confidence, and the share that is right."""
-
-    low: float
-    high: float
-    count: int
-    confidence: float
-    right: float
-
-
-def reliability(answers: FirstAnswers, bins: int = 10) -> tuple[float, tuple[Bin, ...]]:
-    """Returns the expected calibration error of first answers, and the bins of equal width that hold any.
-
-    The error is the mean distance within a bin between the confidence and the share that is right (Guo et al. 2017).
-    """
-    places = np.minimum((answers.confidence * bins).astype(int), bins - 1)
-    found = []
-    for i in np.unique(places).tolist():
-        here = places == i
-        confidence, right = float(answers.confidence[here].mean()), float(answers.right[here].mean())
-        found.append(Bin(i / bins, (i + 1) / bins, int(here.sum()), confidence, right))
-    error = sum(x.count * abs(x.confidence - x.right) for x in found) / max(1, len(places))
-    return error, tuple(found)
+def reliability(answers: FirstAnswers) -> tuple[float, tuple[Bin, ...]]:
+    """Returns the expected calibration error of the confidence of first answers, and its bins."""
+    return expected_calibration_error(answers.confidence, answers.right)

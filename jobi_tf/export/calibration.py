@@ -9,6 +9,7 @@ import tensorflow as tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.negatives import NegativeSampler
 from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, column
+from jobi_tf.evaluation.reliability import Bin, expected_calibration_error
 from jobi_tf.export.assets import keys_of
 
 BINS = 15
@@ -17,17 +18,6 @@ DRAWS = 20  # corruptions drawn for a triple, out of which come the first on eac
 MOST_STEPS, SMALLEST_STEP = 100, 1e-10
 
 Scores = Callable[[np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Triples with probabilities from `low` to `high`: their share of the weight, mean probability and share true."""
-
-    low: float
-    high: float
-    weight: float
-    probability: float
-    true: float
 
 
 @dataclass(frozen=True)
@@ -185,20 +175,9 @@ def fit(labelled: Labelled) -> tuple[float, float]:
 
 
 def reliability(probabilities: np.ndarray, labelled: Labelled) -> tuple[float, tuple[Bin, ...]]:
-    """Returns the expected calibration error, and the bins of equal width that hold any triple.
-
-    The error is the mean distance, over triples and corruptions that weigh the same in all, between the probability
-    and the share that is true within a bin (Naeini et al. 2015).
-    """
+    """Returns the expected calibration error, where triples and corruptions weigh the same in all, and its bins."""
     weights = labelled.weights / labelled.weights.sum()
-    places = np.minimum((probabilities * BINS).astype(int), BINS - 1)
-    bins = []
-    for i in np.unique(places):
-        here = places == i
-        weight = weights[here].sum()
-        mean, true = (float(weights[here] @ x[here] / weight) for x in (probabilities, labelled.true))
-        bins.append(Bin(i / BINS, (i + 1) / BINS, float(weight), mean, true))
-    return sum(x.weight * abs(x.probability - x.true) for x in bins), tuple(bins)
+    return expected_calibration_error(probabilities, labelled.true, weights, BINS)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markupsafe import Markup
 
-from jobi_tf.evaluation.breakdowns import Bin
+from jobi_tf.evaluation.reliability import Bin
 
 WIDTH, HEIGHT = 380, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 40
@@ -75,18 +75,18 @@ def line_chart(name: str, lines: Sequence[Line]) -> Markup:
 def reliability_chart(runs: Sequence[tuple[str, Sequence[Bin]]]) -> Markup:
     """Draws the share of right answers against the confidence, for runs with their bins."""
     told = "; ".join(
-        f"{label}: {', '.join(f'{x.right:.0%} at {x.confidence:.0%}' for x in bins)}" for label, bins in runs
+        f"{label}: {', '.join(f'{x.true:.0%} at {x.probability:.0%}' for x in bins)}" for label, bins in runs
     )
     tenths = [i / 5 for i in range(6)]
     axes = Axis("confidence of the first answer", 0, 1, tenths), Axis("share that is right", 0, 1, tenths)
     picture = _Picture(f"Share of right first answers by confidence. {told}.", *axes)
     picture.path([(0, 0), (1, 1)], "diagonal")
     for number, (label, bins) in enumerate(runs):
-        picture.line(Line(label, number, [(x.confidence, x.right) for x in bins]))
-        total = sum(x.count for x in bins)
+        picture.line(Line(label, number, [(x.probability, x.true) for x in bins]))
+        total = sum(x.weight for x in bins)
         for x in bins:
-            words = f"{label}, confidence {x.low:.1f} to {x.high:.1f}: {x.right:.1%} of {x.count:,} right"
-            picture.mark(x.confidence, x.right, 2.5 + 7 * math.sqrt(x.count / total), number, words)
+            words = f"{label}, confidence {x.low:.1f} to {x.high:.1f}: {x.true:.1%} of {x.weight:,.0f} right"
+            picture.mark(x.probability, x.true, 2.5 + 7 * math.sqrt(x.weight / total), number, words)
     return picture.markup()
 
 
