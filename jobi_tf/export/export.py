@@ -182,9 +182,11 @@ def _contract(run: Trainable, servable: Servable, exported: Exported) -> dict[st
 
 def _check_weights(model: JoBi, dtype: str) -> None:
     """Refuses weights that are not finite, or not once they are rounded."""
-    for table in (model.entity.value, model.relations()):
-        if not bool(tf.reduce_all(tf.math.is_finite(table))):
+    tables = (model.entity.value, model.relations())
+    for weights in (*tables, *(weight.value for net in model.nets[:1] for weight in net.weights)):
+        if not bool(tf.reduce_all(tf.math.is_finite(weights))):
             raise JobiError("expected finite weights, got NaN or infinity: the model's weights are broken")
+    for table in tables:
         most = float(tf.reduce_max(tf.abs(table)))
         limit = float(tf.as_dtype(dtype).max)
         if most > limit:

@@ -26,12 +26,13 @@ Outputs = dict[str, tf.Tensor]
 class Servable(tf.Module):
     """The triple head of a model with its names, whose functions become the signatures of a SavedModel.
 
-    Its only variables are two tables: of entities, and of what queries take for relations. Everything else that grows
-    with the graph is read from files.
+    Its only variables are two tables, of entities and of what queries take for relations, and the weights of the net
+    that makes queries, where the scorer has one. Everything else that grows with the graph is read from files.
 
     Args:
         model: the model.
-        dtype: what the tables are stored as, `"float32"` or `"float16"`. Scores are computed in float32.
+        dtype: what the tables are stored as, `"float32"` or `"float16"`. A net is stored, and scores are computed, in
+            float32.
         assets: folder with `entities.txt`, `relations.txt`, `known.bin`, and those of the lists below that are there:
             `seen_offsets.bin` with `seen_entities.bin`, and `candidates.bin`; see `export.lists`.
         top_k: answers a query.
@@ -44,6 +45,9 @@ class Servable(tf.Module):
         self.slope, self.intercept = 1.0, 0.0  # of the probability, sigmoid(slope · score + intercept)
         self.entity = tf.Variable(tf.cast(model.entity.value, dtype), trainable=False, name="entity")
         self.relation = tf.Variable(tf.cast(model.relations(), dtype), trainable=False, name="relation")
+        self.net = self._scorer.query_net(model.dim, seed=0)
+        if self.net:
+            self.net.set_weights(model.nets[0].get_weights())
         self.files = {path.stem: tf.saved_model.Asset(str(path)) for path in sorted(assets.iterdir())}
         self.ids = {"entity": self._ids("entities"), "relation": self._ids("relations")}
         self.names = AssetList(self.files["entities"], tf.string)
@@ -110,7 +114,9 @@ class Servable(tf.Module):
     def queries(self, side: int, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns the queries for the entities on `side`, float32 [B, length], of ids of the other side, int [B]."""
         anchor, relation = self._rows(self.entity, anchor), self._rows(self.relation, relation)
-        return self._scorer.tail_query(anchor, relation) if side == TAIL else self._scorer.head_query(relation, anchor)
+        ask = self._scorer
+        query = ask.tail_query(anchor, relation) if side == TAIL else ask.head_query(relation, anchor)
+        return self.net(query) if self.net else query
 
     def scores_of_all(self, queries: tf.Tensor) -> tf.Tensor:
         """Returns the scores of all entities, float32 [B, E], given the queries, [B, length]."""

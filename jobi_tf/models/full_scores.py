@@ -1,6 +1,6 @@
 """Scores of all entities as the answers to queries of either side: one matrix product a model head."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import tensorflow as tf
@@ -10,7 +10,12 @@ from jobi_tf.models.scorer import Scorer
 
 
 def full_scores(
-    scorer: Scorer, table: tf.Tensor, relations: Sequence[tf.Tensor], anchor: tf.Tensor, side: tf.Tensor
+    scorer: Scorer,
+    table: tf.Tensor,
+    relations: Sequence[tf.Tensor],
+    anchor: tf.Tensor,
+    side: tf.Tensor,
+    nets: Sequence[Callable[[tf.Tensor], tf.Tensor]] = (),
 ) -> list[tf.Tensor]:
     """Scores every entity in the open place of each query, by every model head.
 
@@ -20,6 +25,7 @@ def full_scores(
         relations: for each model head what the queries take for the relations, float32 [B, …].
         anchor: embeddings of the known entities, float32 [B, width].
         side: the side that is sought, `HEAD` or `TAIL`, int [B], ascending.
+        nets: what makes the queries of the scorer's, for each model head; see `Scorer.query_net`.
 
     Returns:
         For each model head the scores, float32 [B, E].
@@ -27,10 +33,11 @@ def full_scores(
     heads = tf.reduce_sum(tf.cast(side == HEAD, tf.int32))
     products = partial(tf.matmul, b=scorer.candidate(table), transpose_b=True)
     scores = []
-    for relation in relations:
+    for place, relation in enumerate(relations):
         queries = [scorer.head_query(relation[:heads], anchor[:heads])]
         queries.append(scorer.tail_query(anchor[heads:], relation[heads:]))
-        scores.append(scorer.scores(tf.concat(queries, 0), products))
+        query = tf.concat(queries, 0)
+        scores.append(scorer.scores(nets[place](query) if nets else query, products))
     return scores
 
 

@@ -33,7 +33,7 @@ class JoBi(keras.Model):
         dim: the paper's embedding size d. ComplEx, SimplE and RotatE have two vectors of that length for each entity;
             `width` is the size in real numbers.
         scorer: the name of a score function: `"complex"`, `"distmult"`, `"simple"`, `"rescal"`, `"tucker"`, `"transe"`,
-            `"rotate"` or `"typecomplex"`.
+            `"rotate"`, `"typecomplex"` or `"conve"`, which needs `reciprocal`.
         joint: whether there is a pair head.
         seed: seed of the initial embeddings, Glorot normal over each [rows, d] part of a table, and of dropout.
         reciprocal: relations have a second half, by which heads are asked for; see `models.reciprocal`. The two sides
@@ -50,7 +50,8 @@ class JoBi(keras.Model):
             over their inverses too, and the weight of that paper is λ/2.
 
     Raises:
-        UsageError: a size is not positive, there is no such scorer, or it cannot predict relations.
+        UsageError: a size is not positive, there is no such scorer, or it cannot do without reciprocal relations or
+            predict relations.
 
     Example:
         >>> model = jobi_tf.JoBi(num_entities=135, num_relations=46, dim=32)
@@ -94,6 +95,11 @@ class JoBi(keras.Model):
         self.entity_dropout, self.relation_dropout = entity_dropout, relation_dropout
         self.relation_prediction = relation_prediction
         self._scorer: Scorer = get_scorer(scorer, reciprocal)
+        if not (reciprocal or self._scorer.asks_for_heads):
+            raise UsageError(
+                f"expected reciprocal to be True with the scorer {scorer}, got {reciprocal}: it has queries for tails "
+                "only, and reciprocal relations ask for heads as for tails"
+            )
         if relation_prediction and not self._scorer.linear_in_relations:
             raise UsageError(
                 f"expected relation_prediction to be left at 0 with the scorer {scorer}, got {relation_prediction}: "
@@ -104,8 +110,10 @@ class JoBi(keras.Model):
         self.pair_relation = self._relation_table("pair_relation", seed + 2) if joint else None
         # Weights that the relations of a model head have in common; each head has its own.
         self.common = [self._common(name, seed + 3 + i) for i, name in enumerate(HEADS[: 1 + joint])]
+        nets = (self._scorer.query_net(dim, seed + 3 + i) for i in range(len(self.common)))
+        self.nets: list[Any] = [net for net in nets if net]
         # Keras' dropout layers do not save how far their draws are, so that no training could be resumed exactly.
-        self._steps: Any = self._counter("dropout_steps") if entity_dropout or relation_dropout else None
+        self._steps: Any = self._counter("dropout_steps") if entity_dropout or relation_dropout or self.nets else None
         self._penalty: Any = keras.metrics.Mean("penalty") if n3 or n3_pair or l2 else None
         self._relation_loss: Any = keras.metrics.Mean("relation_loss") if relation_prediction else None
         self.built = True
@@ -222,7 +230,9 @@ class JoBi(keras.Model):
                 self._predict_relations(*triples, ids, shares=shares, side=sides)
         if training and self.entity_dropout:
             (anchor,) = self._anchors([anchor])
-        return full_scores(self._scorer, table, self._relations(relation, training), anchor, side)
+        step = tf.identity(self._steps.value) if training and self.nets else None
+        nets = [partial(net, step=step) for net in self.nets]
+        return full_scores(self._scorer, table, self._relations(relation, training), anchor, side, nets)
 
     def _relations(self, ids: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
         """Returns for each model head what queries take for relations, [..., …]."""
@@ -287,7 +297,9 @@ class JoBi(keras.Model):
         """
         anchor = tf.gather(self.entity.value, triples[:, column(1 - side)])
         relation = self._relation(HEADS.index("triple"), triples[:, 1])
-        return self._scorer.tail_query(anchor, relation) if side == TAIL else self._scorer.head_query(relation, anchor)
+        ask = self._scorer
+        query = ask.tail_query(anchor, relation) if side == TAIL else ask.head_query(relation, anchor)
+        return self.nets[HEADS.index("triple")](query) if self.nets else query
 
     def scores(self, triples: tf.Tensor, side: int) -> tf.Tensor:
         """Returns the triple head's scores of every entity on a side of `triples`; int [B, 3] → float32 [B, E]."""

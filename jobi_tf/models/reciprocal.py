@@ -57,6 +57,10 @@ class Reciprocal(Scorer):
         """Returns the scorer's tail query of t and the inverse half."""
         return self.scorer.tail_query(tail, tf.split(relation, 2, -1)[1])
 
+    def query_net(self, dim: int, seed: int) -> keras.layers.Layer | None:
+        """Returns that of the scorer, which both halves have in common."""
+        return self.scorer.query_net(dim, seed)
+
     @property
     def linear_in_relations(self) -> bool:
         """That of the scorer."""

@@ -24,6 +24,8 @@ class Scorer(ABC):
 
     name: ClassVar[str]
     parts: ClassVar[int] = 1
+    # Without a `head_query` heads can be asked for by reciprocal relations only.
+    asks_for_heads: ClassVar[bool] = True
 
     @property
     def distance(self) -> bool:
@@ -57,6 +59,14 @@ class Scorer(ABC):
     @abstractmethod
     def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns q such that the score of any head is that of `q · candidate(head)`. Both arguments: [..., width]."""
+
+    def query_net(self, dim: int, seed: int) -> keras.layers.Layer | None:
+        """Returns a layer that makes queries of those of `tail_query`, for one model head; none by default.
+
+        It takes queries [N, …] and, in training, `step`, the number of the step: int64 []. Only the scores of all
+        entities come with it, so that such a scorer does not train on sampled candidates.
+        """
+        return None
 
     @property
     def linear_in_relations(self) -> bool:

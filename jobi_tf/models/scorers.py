@@ -2,6 +2,7 @@
 
 from jobi_tf.errors import UsageError
 from jobi_tf.models.bilinear import RESCAL, ComplEx, DistMult, SimplE, TuckER
+from jobi_tf.models.conve import ConvE
 from jobi_tf.models.distances import RotatE, TransE
 from jobi_tf.models.reciprocal import Reciprocal
 from jobi_tf.models.scorer import Scorer
@@ -9,6 +10,8 @@ from jobi_tf.models.typed import TypeComplEx
 
 _ALL = (ComplEx(), DistMult(), SimplE(), RESCAL(), TuckER(), TransE(), RotatE(), TypeComplEx())
 SCORERS: dict[str, Scorer] = {scorer.name: scorer for scorer in _ALL}
+# Those that ask for heads by reciprocal relations only.
+TAIL_SCORERS: dict[str, Scorer] = {scorer.name: scorer for scorer in (ConvE(),)}
 
 
 def get_scorer(name: str, reciprocal: bool = False) -> Scorer:
@@ -17,6 +20,7 @@ def get_scorer(name: str, reciprocal: bool = False) -> Scorer:
     Raises:
         UsageError: there is none.
     """
-    if name not in SCORERS:
-        raise UsageError(f"expected a scorer out of {', '.join(SCORERS)}, got {name!r}")
-    return Reciprocal(SCORERS[name]) if reciprocal else SCORERS[name]
+    scorers = SCORERS | TAIL_SCORERS
+    if name not in scorers:
+        raise UsageError(f"expected a scorer out of {', '.join(scorers)}, got {name!r}")
+    return Reciprocal(scorers[name]) if reciprocal else scorers[name]

@@ -54,7 +54,8 @@ def completed(config: TrainConfig, graph: Graph) -> TrainConfig:
     """Fills in the settings whose defaults hang on others or on the graph.
 
     Raises:
-        UsageError: there is no batch of that size, too few negatives to share, or a setting without effect.
+        UsageError: there is no batch of that size, too few negatives to share, or a setting that does not go with the
+            model or is without effect.
     """
     config.refuse_without_effect()
     chunk = shared_by(config)

@@ -27,8 +27,8 @@ class TrainConfig(BaseModel):
     split: str | None = Field(None, description="shares of train/valid/test for one file of triples, as 0.8/0.1/0.1")
     columns: str | None = Field(None, description="names of the head, relation and tail columns, as a,b,c")
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: look)")
-    model: Literal["complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate", "typecomplex"] = Field(
-        "complex", description="score function"
+    model: Literal["complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate", "typecomplex", "conve"] = (
+        Field("complex", description="score function; conve goes with the loss full-softmax and reciprocal relations")
     )
     reciprocal: bool = Field(
         False, description="ask for heads by a second half of each relation (for the loss full-softmax)"
@@ -100,11 +100,12 @@ class TrainConfig(BaseModel):
             raise UsageError(f"{where}: {_explain(error, cls)}") from None
 
     def refuse_without_effect(self) -> None:
-        """Looks for settings, other than their defaults, that the others leave without effect.
+        """Looks for settings that do not go with the model, or that, other than their defaults, are without effect.
 
         Raises:
             UsageError: there is one; the message has the reason.
         """
+        self._refuse_unsuited()
         for names, has_effect, reason in (
             (_OF_NEGATIVES, self.loss != "full-softmax", "the loss full-softmax takes all entities, not negatives"),
             (("margin",), self.loss in ("logistic", "margin"), "a softmax stays the same when all scores move alike"),
@@ -122,6 +123,18 @@ class TrainConfig(BaseModel):
                 default, value = type(self).model_fields[name].default, getattr(self, name)
                 if value != default:
                     raise UsageError(f"expected {name} to be left at {default}, got {value}: {reason}")
+
+    def _refuse_unsuited(self) -> None:
+        if self.model != "conve":
+            return
+        for name, needed, reason in (
+            ("loss", "full-softmax", "a query goes through a net, which pays only when it is scored with all entities"),
+            ("reciprocal", True, "it has queries for tails only, and reciprocal relations ask for heads as for tails"),
+        ):
+            if getattr(self, name) != needed:
+                raise UsageError(
+                    f"expected {name} to be {needed} with the model conve, got {getattr(self, name)}: {reason}"
+                )
 
     def replace(self, **changes: Any) -> "TrainConfig":
         """Returns a copy with `changes`."""

@@ -37,7 +37,9 @@ def run_of(tmp_path_factory) -> Callable[..., jobi_tf.Run]:
     def run_of(scorer: str = "complex", reciprocal: bool = False) -> jobi_tf.Run:
         if scorer == "complex" and not reciprocal:
             return trained
-        model = jobi_tf.JoBi(trained.graph.num_entities, trained.graph.num_relations, 8, scorer, reciprocal=reciprocal)
+        dim = 9 if scorer == "conve" else 8
+        sizes = trained.graph.num_entities, trained.graph.num_relations
+        model = jobi_tf.JoBi(*sizes, dim, scorer, reciprocal=reciprocal)
         for table in model.weights:  # far enough from zero that mistakes show
             table.assign(3 * table)
         return dataclasses.replace(trained, model=model)

@@ -1,6 +1,7 @@
 """An export of every scorer gives the scores of its run, and ranks as the evaluator does, on both sides."""
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
@@ -21,8 +22,7 @@ def columns(graph, triples):
     return dict(zip(("head", "relation", "tail"), zip(*named(graph, triples), strict=True), strict=True))
 
 
-@pytest.mark.parametrize("reciprocal", [False, True])
-@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize(("scorer", "reciprocal"), [*product(SCORERS, [False, True]), ("conve", True)])
 def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, scorer, reciprocal):
     run = run_of(scorer, reciprocal)
     graph, model = run.graph, run.model
@@ -47,11 +47,11 @@ def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, scorer, recipro
 
     contract, card = (json.loads((exported.path / "signature.json").read_text()), exported.path / "MODEL_CARD.md")
     assert (contract["model"], contract["reciprocal"]) == (scorer, reciprocal)
-    assert contract["width"] == WIDTHS[scorer][0] * 8 // 5
+    assert contract["width"] == (10 if scorer == "conve" else WIDTHS[scorer][0] * 8 // 5)
     assert ("relations are reciprocal: a triple has one score" in card.read_text("utf-8")) == reciprocal
 
 
-@pytest.mark.parametrize(("scorer", "reciprocal"), [("tucker", True), ("rotate", False)])
+@pytest.mark.parametrize(("scorer", "reciprocal"), [("tucker", True), ("rotate", False), ("conve", True)])
 def test_rounded_and_restricted(run_of, tmp_path, scorer, reciprocal):
     run = run_of(scorer, reciprocal)
     (tmp_path / "names").write_text("entity 1\nentity 2\nentity 5\n")

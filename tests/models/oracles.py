@@ -57,6 +57,33 @@ def typecomplex(h, r, t):
     return 20 * (np.prod([1 / (1 + np.exp(-x)) for x in np.broadcast_arrays(*logits)], 0) - 0.5)
 
 
+def convolved(h, r, convolution_kernel, dense_kernel, training=False, **norms):
+    """ConvE's [q, 1] of h and r, [N, d] each; in training with the means and variances of the batch, and these too."""
+    statistics, norms = {}, {"norm_gamma": 1, "norm_beta": 0, **norms}
+
+    def normed(x, name):
+        gamma, beta, mean, variance = (
+            norms[f"{name}_{y}"] for y in ("gamma", "beta", "moving_mean", "moving_variance")
+        )
+        if training:
+            axes = tuple(range(x.ndim - 1))
+            mean, variance = statistics[name] = x.mean(axes), x.var(axes)
+        return gamma * (x - mean) / np.sqrt(variance + 1e-5) + beta
+
+    width = max(i for i in range(1, h.shape[-1]) if h.shape[-1] % i == 0 and i * i <= h.shape[-1])
+    pictures = np.concatenate([x.reshape(len(x), -1, width) for x in (h, r)], 1)[..., None]
+    windows = np.lib.stride_tricks.sliding_window_view(normed(pictures, "norm")[..., 0], (3, 3), (1, 2))
+    maps = np.maximum(normed(np.einsum("nhwij,ijf->nhwf", windows, convolution_kernel[:, :, 0]), "norm_of_maps"), 0)
+    q = np.maximum(normed(maps.reshape(len(h), -1) @ dense_kernel, "norm_of_query"), 0)
+    q = np.concatenate([q, np.ones((len(q), 1))], 1)
+    return (q, statistics) if training else q
+
+
+def conve(h, r, t, **net):
+    """An entity is [e, b]."""
+    return (convolved(h[:, :-1], r, **net) * t).sum(-1)
+
+
 ORACLES = {
     "distmult": distmult,
     "complex": complex_,
@@ -66,6 +93,7 @@ ORACLES = {
     "transe": transe,
     "rotate": rotate,
     "typecomplex": typecomplex,
+    "conve": conve,
 }
 
 # Real numbers of an entity and of a relation for d = 5.
@@ -82,8 +110,11 @@ WIDTHS = {
 
 
 def in_common(model, head=0):
-    """The weights that the relations of a model head share, in float64."""
-    return {name: weight.numpy().astype(np.float64) for name, weight in model.common[head].items()}
+    """The weights that the relations of a model head share, in float64; those of a net as `layer_weight`."""
+    weights = dict(model.common[head])
+    for name in ("norm", "convolution", "norm_of_maps", "dense", "norm_of_query") if model.nets else ():
+        weights |= {f"{name}_{weight.name}": weight for weight in getattr(model.nets[head], name).weights}
+    return {name: weight.numpy().astype(np.float64) for name, weight in weights.items()}
 
 
 def oracle_scores(model, triples, side=1, head=0):
@@ -103,6 +134,8 @@ def oracle_scores(model, triples, side=1, head=0):
 
 def moduli(scorer, rows, types=1):
     """The numbers whose sizes a penalty keeps small: [..., width] → [..., d]. Without so many types of one number."""
+    if scorer == "conve":  # a bias behind the 12 numbers of an entity
+        return abs(rows[..., :12])
     if scorer == "typecomplex":
         return moduli("complex", rows[..., :-types])
     if scorer in ("complex", "rotate"):

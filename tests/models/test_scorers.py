@@ -8,7 +8,7 @@ import jobi_tf
 from jobi_tf.data.occurrences import HEAD, TAIL
 from jobi_tf.errors import UsageError
 from jobi_tf.models.reciprocal import Reciprocal
-from jobi_tf.models.scorers import SCORERS, get_scorer
+from jobi_tf.models.scorers import SCORERS, TAIL_SCORERS, get_scorer
 from jobi_tf.training.config import TrainConfig
 
 from .oracles import ORACLES, WIDTHS, oracle_scores
@@ -106,9 +106,11 @@ def test_matrices_of_tucker_start_as_large_as_those_of_rescal():
 
 
 def test_the_settings_name_the_scorers():
-    assert get_args(TrainConfig.model_fields["model"].annotation) == tuple(SCORERS)
+    assert get_args(TrainConfig.model_fields["model"].annotation) == (*SCORERS, *TAIL_SCORERS)
 
 
 def test_an_unknown_scorer_is_refused():
-    with pytest.raises(UsageError, match=f"expected a scorer out of {', '.join(SCORERS)}, got 'transf'"):
+    with pytest.raises(
+        UsageError, match=f"expected a scorer out of {', '.join([*SCORERS, *TAIL_SCORERS])}, got 'transf'"
+    ):
         jobi_tf.JoBi(3, 1, scorer="transf")
