@@ -168,6 +168,7 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     triples = ", ".join(f"{len(part):,} {split}" for split, part in graph.splits.items())
     heads = "triple and pair head" if config.joint else "triple head"
     entities, parameters = graph.num_entities * model.width, sum(math.prod(x.shape) for x in model.trainable_variables)
+    others = "nets and relations" if model.nets else "relations"
     negatives = f"{config.negatives} negatives a triple" + (", known ones left out" if config.filter_negatives else "")
     negatives += f", shared by {config.chunk} triples" if config.negatives_mode == "shared" else ""
     negatives += f", p {config.p:g}"
@@ -183,7 +184,7 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
         ("", f"{triples} triples"),
         ("model", f"{config.model}, {heads}; d = {config.dim:,}, {model.width:,} real numbers an entity"),
-        ("", f"{parameters:,} parameters: entities {entities:,}, relations {parameters - entities:,}"),
+        ("", f"{parameters:,} parameters: entities {entities:,}, {others} {parameters - entities:,}"),
         ("training", f"batches of {config.batch_size:,}; {negatives}{pair}"),
         ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
         ("epochs", f"{config.epochs} at most, of {training.steps:,} steps; {ranked}{begin}"),
