@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobi_tf.errors import UsageError
+from jobi_tf.evaluation.metrics import METRICS, TIES
 
 from .command import Command
 from .show import print_table
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 SPLITS = ("test", "valid", "train")
 SIDES = ("both", "head", "tail")
-TIES = ("realistic", "optimistic", "pessimistic")
-METRICS = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", "mean_rank": "mean rank"}
 GAP_WORTH_A_WORD = 0.01
 
 

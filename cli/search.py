@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobi_tf.errors import MissingExtraError, UsageError
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.training.config import parse_assignment
 
 from .command import Command
@@ -84,13 +85,12 @@ def search(
 
 def _say_result(results: "Results", quiet: bool) -> None:
     from jobi_tf.experiments.search_progress import duration, format_value
-    from jobi_tf.experiments.spaces import METRICS
 
     space, ranked = results.space, results.ranked()
     names = [parameter.name for parameter in space.parameters]
 
     def cells(trial: "Trial") -> list[str]:
-        metrics = [f"{(trial.metrics or {})[name]:.4f}" for name in METRICS]
+        metrics = [f"{(trial.metrics or {})[name]:.4f}" for name in BETTER_IF_HIGHER]
         params = [format_value(trial.params[name]) if name in trial.params else "" for name in names]
         return [str(trial.number), *metrics, str(trial.best_epoch), duration(trial.seconds or 0), *params]
 
@@ -98,7 +98,8 @@ def _say_result(results: "Results", quiet: bool) -> None:
         f"{count} {state}" for state in ("complete", "pruned", "failed") if (count := results.count(state))
     )
     title = f"{counts}; best by validation {METRICS[space.metric]}:"
-    print_table(["trial", *METRICS.values(), "epoch", "trained", *names], [cells(t) for t in ranked[:BEST]], title)
+    columns = ["trial", *(METRICS[name] for name in BETTER_IF_HIGHER), "epoch", "trained", *names]
+    print_table(columns, [cells(t) for t in ranked[:BEST]], title)
     for trial in results.trials:
         if trial.state == "failed":
             click.echo(f"trial {trial.number} failed: {trial.reason}", err=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobi_tf.errors import UsageError
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.training.config import TrainConfig, parse_assignment, read_settings
 
 from .command import Command
@@ -94,9 +95,6 @@ def _settings(file: Path | None, assignments: tuple[str, ...], flags: dict[str, 
     return settings
 
 
-_RESULT = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
-
-
 class _Watch:
     """Tells what happens to a training: its settings before, its progress, how it ended."""
 
@@ -143,8 +141,9 @@ class _Watch:
         if not self.quiet:
             click.echo(f"\n{self._ending(max(rows))}", err=True)
         if best := rows.get(state["best_epoch"]):
-            values = "  ".join(f"{label} {best[f'val_{name}']:.4f}" for name, label in _RESULT.items())
-            click.echo(f"best epoch {best['epoch']} of {max(rows)}, by Hits@10 on the validation split:\n  {values}")
+            values = "  ".join(f"{METRICS[name]} {best[f'val_{name}']:.4f}" for name in BETTER_IF_HIGHER)
+            by = METRICS[self.training.config.monitor]
+            click.echo(f"best epoch {best['epoch']} of {max(rows)}, by {by} on the validation split:\n  {values}")
         else:
             click.echo(f"epoch {max(rows)} is kept: no epoch was ranked on the validation split")
         click.echo(f"run folder {folder.path}")
@@ -158,7 +157,8 @@ class _Watch:
         config, waited = self.training.config, self.training.stopping.state["waited"]
         when = "had ended" if self.training.done == last else "ended"
         if config.eval_every and waited >= config.patience:
-            return f"training {when} after epoch {last}: Hits@10 got no better in {waited} rankings"
+            metric = METRICS[config.monitor]
+            return f"training {when} after epoch {last}: {metric} got no better in {waited} rankings"
         return f"training {when} after epoch {last}, the last one"
 
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobi_tf.errors import UsageError
-
-TIES = ("realistic", "optimistic", "pessimistic")
-HITS_AT = (1, 3, 10)
+from jobi_tf.evaluation.metrics import HITS_AT, METRICS, TIES
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,6 @@ class Ranks:
 def rank_metrics(ranks: np.ndarray) -> dict[str, float]:
     """Returns `mrr`, `hits@1`, `hits@3`, `hits@10` (shares, 0 to 1) and `mean_rank` of ranks [N]; NaN if N is 0."""
     if not len(ranks):
-        return dict.fromkeys(("mrr", *(f"hits@{k}" for k in HITS_AT), "mean_rank"), float("nan"))
+        return dict.fromkeys(METRICS, float("nan"))
     hits = {f"hits@{k}": float((ranks <= k).mean()) for k in HITS_AT}
     return {"mrr": float((1 / ranks).mean()), **hits, "mean_rank": float(ranks.mean())}

@@ -9,7 +9,7 @@ from tensorboard.plugins.hparams import api, api_pb2
 from tensorboard.plugins.hparams import api as hp
 from tensorboard.plugins.hparams.summary import session_end_pb
 
-from jobi_tf.experiments.spaces import METRICS
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 
 
 class Session:
@@ -41,7 +41,7 @@ class Session:
 
 def _metrics() -> list[api.Metric]:
     """Metrics of the best epoch, and as they were at the last ranking."""
-    best = [hp.Metric(f"best_{name}", display_name=f"best {label}") for name, label in METRICS.items()]
+    best = [hp.Metric(f"best_{name}", display_name=f"best {METRICS[name]}") for name in BETTER_IF_HIGHER]
     last = [
         hp.Metric(f"epoch_{name}", group="validation", display_name=f"last {METRICS[name]}")
         for name in ("mrr", "hits@10")

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
+from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.experiments.search_results import Results, Trial
-from jobi_tf.experiments.spaces import METRICS
 from jobi_tf.training.bars import bars_on, stderr_console
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobi_tf.experiments.spaces import METRICS, Space
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+from jobi_tf.experiments.spaces import Space
 from jobi_tf.training.run_folder import RunFolder, written_beside
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Results:
         names = [parameter.name for parameter in self.space.parameters]
         with written_beside(self.folder.table) as beside, beside.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["trial", "state", "value", *METRICS, *_COLUMNS, *names, "run", "reason"])
+            writer.writerow(["trial", "state", "value", *BETTER_IF_HIGHER, *_COLUMNS, *names, "run", "reason"])
             writer.writerows(self._row(trial, names) for trial in self.trials)
         if best := self.ranked()[:1]:
             self._write_best(best[0])
@@ -124,7 +125,7 @@ class Results:
         run = self.folder.trial(trial.number).path.relative_to(self.folder.path)
         return [
             *(trial.number, trial.state, trial.value),
-            *(metrics.get(name) for name in METRICS),
+            *(metrics.get(name) for name in BETTER_IF_HIGHER),
             *(getattr(trial, name) for name in _COLUMNS),
             # As `best.yaml` and messages have them: a setting that did not vary in this trial has its fixed value.
             *(trial.params.get(name, self.space.settings.get(name)) for name in names),

@@ -11,15 +11,16 @@ from typing import Any, Literal, get_args, get_origin
 import yaml
 
 from jobi_tf.errors import UsageError
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER
 from jobi_tf.experiments.space_parts import Parameter, Pruning, refuse_keys
 from jobi_tf.training.config import TrainConfig, read_settings
 
 READY_MADE = Path(__file__).parent / "spaces"
 SAMPLERS = ("grid", "tpe", "random")
-METRICS = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
 DEFAULT_TRIALS = 50
-# Results of different data cannot be compared; the others are about the machine.
-NOT_SEARCHED = ("dataset", "split", "columns", "header", "eval_every", "devices", "logical_devices", "run_dir")
+_OF_THE_MACHINE = ("devices", "logical_devices", "run_dir")
+# Results of different data cannot be compared, and `metric` tells what chooses.
+NOT_SEARCHED = ("dataset", "split", "columns", "header", "monitor", "eval_every", *_OF_THE_MACHINE)
 _KEYS = ("description", "settings", "search", "sampler", "trials", "metric", "seed", "prune")
 _COMBINATIONS = 10_000  # that are checked before a search begins
 
@@ -53,8 +54,8 @@ class Space:
     where: str
 
     def config(self, params: Mapping[str, Any], **more: Any) -> TrainConfig:
-        """Returns the settings of the trial with `params`."""
-        return TrainConfig.create(self.settings | dict(params) | more, self.where)
+        """Returns the settings of the trial with `params`; the metric chooses its epoch too."""
+        return TrainConfig.create(self.settings | {"monitor": self.metric} | dict(params) | more, self.where)
 
     def rounded(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Returns what Optuna holds of a trial as the values that are meant, in the order of the file."""
@@ -162,6 +163,8 @@ def parse_space(mapping: Mapping[str, Any], name: str, where: str) -> Space:
     settings = {key: getattr(checked, key) for key in settings}
     if settings.get("run_dir") is not None:
         raise UsageError(f"{where}: expected no settings.run_dir: each trial gets a folder of its own")
+    if "monitor" in settings:
+        raise UsageError(f"{where}: expected no settings.monitor: metric tells what chooses, epochs as well")
     if settings.get("eval_every") == 0:
         raise UsageError(f"{where}: expected settings.eval_every above 0: rankings of the validation split choose")
     sampler, trials = _one_of(mapping, "sampler", SAMPLERS, "tpe", where), _whole(mapping, "trials", 1, where)
@@ -172,7 +175,7 @@ def parse_space(mapping: Mapping[str, Any], name: str, where: str) -> Space:
         parameters=_parameters(mapping, settings, where),
         sampler=sampler,
         trials=trials if trials or sampler == "grid" else DEFAULT_TRIALS,
-        metric=_one_of(mapping, "metric", tuple(METRICS), "hits@10", where),
+        metric=_one_of(mapping, "metric", BETTER_IF_HIGHER, "hits@10", where),
         seed=_whole(mapping, "seed", 0, where) or 0,
         pruning=Pruning.parse(mapping.get("prune"), checked.eval_every, f"{where}: prune"),
         where=where,

@@ -3,17 +3,17 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.export.calibration import BINS
+from jobi_tf.training.run_folder import RunFolder, best_row
 
 if TYPE_CHECKING:
     from jobi_tf.export.export import Exported, Trainable
 
 LEFT_OUT = {"dataset", "run_dir", "devices", "logical_devices"}  # of this machine, not of the model
-METRICS = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", "mean_rank": "mean rank"}
 MEANINGS = {
     "serving_default": "score of triples of names; an unknown name is no error: `known` is false",
     "score_ids": "the same of ids, as in `entities.tsv` and `relations.tsv`",
@@ -29,7 +29,7 @@ def model_card(run: "Trainable", exported: "Exported", contract: Mapping[str, An
         _what(run, exported),
         _data(run.graph),
         _settings(run.config.model_dump()),
-        _quality(run.path / "metrics.jsonl"),
+        _quality(run),
         _probabilities(exported),
         _storage(exported),
         _limits(run.graph, exported, run.model.reciprocal),
@@ -63,22 +63,13 @@ def _settings(config: Mapping[str, Any]) -> str:
     return "## Settings of the training\n\n" + _table(("setting", "value"), rows)
 
 
-def _quality(metrics: Path) -> str:
-    best = _best_epoch(metrics)
+def _quality(run: "Trainable") -> str:
+    best = best_row(RunFolder(run.path).read_metrics(), run.config)
     if best is None:
         return "## Quality\n\nThe training did not rank the validation split: no metrics are known.\n"
     rows = [(label, f"{best[f'val_{name}']:.4f}") for name, label in METRICS.items() if f"val_{name}" in best]
     about = f"Filtered ranks of the validation split after epoch {best['epoch']}, whose weights these are."
     return f"## Quality\n\n{about}\n\n" + _table(("metric", "value"), rows)
-
-
-def _best_epoch(metrics: Path) -> dict[str, Any] | None:
-    """Returns the row of the epoch with the best Hits@10, by which training keeps weights; None if none was ranked."""
-    if not metrics.is_file():
-        return None
-    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    ranked = [row for row in rows if "val_hits@10" in row]
-    return max(ranked, key=lambda row: row["val_hits@10"]) if ranked else None
 
 
 def _probabilities(exported: "Exported") -> str:

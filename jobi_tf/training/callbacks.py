@@ -22,8 +22,6 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, written_beside
 
-MONITOR = "val_hits@10"
-
 
 class Throughput(keras.callbacks.Callback):
     """Adds `triples_per_second` and `seconds` of the epoch's training to its metrics, and a `triple_loss` always."""
@@ -85,28 +83,29 @@ class ValidationRanking(keras.callbacks.Callback):
 
 
 class EarlyStopping(keras.callbacks.Callback):
-    """Keeps the model with the best validation Hits@10 in the run folder, and stops when it gets no better.
+    """Keeps the model with the best validation metric in the run folder, and stops when it gets no better.
 
     `state` goes into each checkpoint, so that a resumed run decides as an uninterrupted one.
 
     Args:
         folder: the run folder.
-        patience: rankings without a better Hits@10 until training stops.
+        config: the settings, of which `monitor` is the metric and `patience` the rankings without a better one to stop
+            after.
         state: `best`, `best_epoch` and `waited` of a checkpoint.
     """
 
-    def __init__(self, folder: RunFolder, patience: int, state: dict[str, Any] | None = None):
+    def __init__(self, folder: RunFolder, config: TrainConfig, state: dict[str, Any] | None = None):
         super().__init__()
         self.folder = folder
-        self.patience = patience
+        self.monitor, self.patience = f"val_{config.monitor}", config.patience
         self.state: dict[str, Any] = state or {"best": -math.inf, "best_epoch": 0, "waited": 0}
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Decides, where the epoch was ranked."""
-        if MONITOR not in logs:
+        if self.monitor not in logs:
             return
-        if logs[MONITOR] > self.state["best"]:
-            self.state = {"best": logs[MONITOR], "best_epoch": epoch + 1, "waited": 0}
+        if logs[self.monitor] > self.state["best"]:
+            self.state = {"best": logs[self.monitor], "best_epoch": epoch + 1, "waited": 0}
             save_bare_model(self.model, self.folder.model)
             return
         self.state = self.state | {"waited": self.state["waited"] + 1}

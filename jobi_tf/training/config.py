@@ -84,7 +84,10 @@ class TrainConfig(BaseModel):
     )
     epochs: int = Field(100, ge=1, description="most epochs to train")
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never")
-    patience: int = Field(2, ge=1, description="rankings without a better Hits@10 until training stops")
+    monitor: Literal["mrr", "hits@1", "hits@3", "hits@10"] = Field(
+        "hits@10", description="metric of the validation split by which the best epoch is kept"
+    )
+    patience: int = Field(2, ge=1, description="rankings in which it gets no better until training stops")
     seed: int = Field(0, ge=0, lt=2**62, description="seed of embeddings, shuffles and negatives")
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to train on: all, or their numbers")
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into that many devices")

@@ -5,7 +5,7 @@ import time
 import keras
 from rich.console import Console
 
-from jobi_tf.evaluation.ranks import HITS_AT
+from jobi_tf.evaluation.metrics import HITS_AT
 from jobi_tf.training.bars import bars_on, stderr_console
 from jobi_tf.training.callbacks import Training
 

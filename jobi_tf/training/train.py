@@ -140,7 +140,7 @@ def _fit(
     done = state.pop("epoch")
     finished = state.pop("finished", False) and state["waited"] >= config.patience
     batches = build_batches(config, graph, first_step=done * steps)
-    stopping = EarlyStopping(folder, config.patience, state or None)
+    stopping = EarlyStopping(folder, config, state or None)
     training = Training(folder, config, graph, model, strategy, steps, of_epoch.triples, done, stopping)
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
     every = [

@@ -7,7 +7,7 @@ import pytest
 import jobi_tf
 from jobi_tf.cli import evaluate, main
 from jobi_tf.errors import DataError, JobiError, UsageError
-from jobi_tf.evaluation.ranks import TIES
+from jobi_tf.evaluation.metrics import TIES
 
 
 def test_help_imports_nothing_heavy(tmp_path):

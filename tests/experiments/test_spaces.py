@@ -97,6 +97,7 @@ def test_numbers_that_yaml_takes_for_texts(tmp_path):
         ),
         ({"settings": {"epoch": 3}}, r"settings: expected one of the settings"),
         ({"settings": {"eval_every": 0}}, r"expected settings\.eval_every above 0"),
+        ({"settings": {"monitor": "mrr"}}, r"expected no settings\.monitor: metric tells what chooses"),
         ({"settings": {"run_dir": "x"}}, r"expected no settings\.run_dir"),
         ({"settings": ["epochs"]}, r"settings: expected `setting: value` lines"),
         ({"sampler": "gird"}, r"sampler: expected one of grid, tpe, random, got 'gird'"),

@@ -11,7 +11,7 @@ from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.callbacks import EarlyStopping
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, best_row
 from tests.graphs import random_graph
 
 GRAPH = random_graph()
@@ -115,7 +115,7 @@ def test_the_run_has_its_best_weights(run):
 def test_early_stopping_keeps_the_best_and_stops_after_patience(tmp_path):
     model = jobi_tf.JoBi(3, 1, 2)
     model.stop_training = False
-    stopping = EarlyStopping(RunFolder(tmp_path), patience=2)
+    stopping = EarlyStopping(RunFolder(tmp_path), TrainConfig(dataset="world", patience=2))
     stopping.set_model(model)
     stops = []
     for epoch, hits in enumerate([0.4, 0.5, None, 0.5, None, 0.3]):
@@ -125,6 +125,15 @@ def test_early_stopping_keeps_the_best_and_stops_after_patience(tmp_path):
     assert stops == [False] * 5 + [True]
     assert stopping.state == {"best": 0.5, "best_epoch": 2, "waited": 2}
     assert (weights(tmp_path / "model.keras")[0] == 1).all()
+
+
+def test_another_metric_can_choose_the_epoch(tmp_path):
+    other = train(tmp_path / "run", eval_every=1, monitor="mrr", learning_rate=0.05)
+    ranked = [(row["epoch"], row["val_mrr"], row["val_hits@10"]) for row in rows(other.path)]
+    epoch, best, _ = max(ranked, key=lambda row: row[1])
+    assert epoch != max(ranked, key=lambda row: row[2])[0]  # or it would not be told apart
+    assert evaluate(other, "valid").metrics()["mrr"] == best
+    assert best_row(rows(other.path), other.config)["epoch"] == epoch
 
 
 def test_training_stops_early_and_stays_stopped(tmp_path):

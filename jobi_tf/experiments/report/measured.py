@@ -18,10 +18,9 @@ from jobi_tf.evaluation.breakdowns import FirstAnswers, first_answers
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.experiments.report.predictions import Examples, examples
 from jobi_tf.training.assembly import completed
-from jobi_tf.training.callbacks import MONITOR
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, best_row
 
 FILTERS = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}
 _RANKED = "ranked"
@@ -56,9 +55,9 @@ class Measured:
 
     @property
     def best_epoch(self) -> int | None:
-        """The epoch that the model is of: the first with the best validation Hits@10; None if none was ranked."""
-        ranked = [row for row in self.epochs if MONITOR in row]
-        return max(ranked, key=lambda row: row[MONITOR])["epoch"] if ranked else None
+        """The epoch that the model is of; None if none was ranked."""
+        best = best_row(self.epochs, self.config)
+        return best["epoch"] if best else None
 
     @property
     def settings(self) -> dict[str, Any]:

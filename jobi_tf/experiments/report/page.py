@@ -15,12 +15,11 @@ from typing import Any
 import jobi_tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import MissingExtraError, UsageError
-from jobi_tf.evaluation.ranks import HITS_AT
+from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.training.run_folder import RunFolder, written_beside
 
 HERE = Path(__file__).parent
 SPLITS = ("valid", "test")
-METRICS = {"mrr": "MRR", **{f"hits@{k}": f"Hits@{k}" for k in HITS_AT}, "mean_rank": "mean rank"}
 
 
 def write_report(

@@ -8,15 +8,12 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from jobi_tf.errors import UsageError
+from jobi_tf.evaluation import metrics
 from jobi_tf.training.config import TrainConfig, read_settings
 
 PAPER = Path(__file__).parents[1] / "paper"
 METRICS = {
-    "hits@1": "Hits@1",
-    "hits@3": "Hits@3",
-    "hits@10": "Hits@10",
-    "mrr": "MRR",
-    "mean_rank": "mean rank",
+    **metrics.METRICS,
     "epoch_seconds": "s an epoch",
     "step_ms": "ms a step",
     "epochs": "epochs",

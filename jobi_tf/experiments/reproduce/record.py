@@ -103,12 +103,10 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     """
     from jobi_tf.evaluation.evaluate import evaluate
     from jobi_tf.training.assembly import epoch
-    from jobi_tf.training.callbacks import MONITOR
-    from jobi_tf.training.run_folder import RunFolder, describe_environment
+    from jobi_tf.training.run_folder import RunFolder, best_row, describe_environment
 
     rows = RunFolder(run.path).read_metrics()
-    ranked = [row for row in rows if MONITOR in row]
-    best = max(ranked, key=lambda row: row[MONITOR]) if ranked else rows[-1]
+    best = best_row(rows, run.config) or rows[-1]
     seconds = [row["seconds"] for row in rows]
     evaluation = evaluate(run)
     return {
