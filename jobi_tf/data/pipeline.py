@@ -93,7 +93,12 @@ def training_batches(
 
 
 def query_batches(
-    train: KnownAnswers, occurrences: Occurrences | None, batch_size: int, seed: int, first_step: int = 0
+    train: KnownAnswers,
+    occurrences: Occurrences | None,
+    batch_size: int,
+    seed: int,
+    first_step: int = 0,
+    pair_entities: int | None = None,
 ) -> tf.data.Dataset:
     """Returns the endless stream of batches of queries with all their answers, from step `first_step` on.
 
@@ -107,14 +112,16 @@ def query_batches(
         batch_size: queries a batch over all devices, B.
         seed: seed of shuffles.
         first_step: number of batches to leave out at the start.
+        pair_entities: M, the entities that the pair head looks at in a step; all have their turn, in an order that
+            changes. Their mean is that of all entities in expectation. None: all of them, E, in every step.
 
     Returns:
         A dataset of `(inputs, labels, weights)`:
             inputs: `anchor` (the known entity), `relation` and `side` (which is sought) int32 [B], heads before tails;
                 `answers` int32 [B, m], filled up with -1; `weight` float32 [B], the number of a query's answers over
-                that of the mean query.
+                that of the mean query; with `pair_entities` these, int32 [B, M], each row the same.
             labels: `triple`, the answers, int32 [B, m]; with occurrences `pair`, for each entity whether it was seen on
-                that side of the relation, int8 [B, E].
+                that side of the relation, int8 [B, E] or [B, M].
             weights: that of the query, for each of the labels.
 
     Raises:
@@ -128,7 +135,8 @@ def query_batches(
     mean_answers = len(train.answers.entities) / count
     listed = _Lists(train.answers)
     seen = _Lists(occurrences.seen) if occurrences else None
-    shuffles = tf.random.split(tf.constant([seed, 0], tf.int64), 2)[0]
+    shuffles, turns = tf.unstack(tf.random.split(tf.constant([seed, 0], tf.int64), 2))
+    size = min(pair_entities or train.num_entities, train.num_entities)
 
     def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         # Queries are numbered by side first: what is sorted has heads before tails.
@@ -141,7 +149,13 @@ def query_batches(
         labels = {"triple": inputs["answers"]}
         if seen:
             distinct, place = tf.unique(inputs["side"] * train.num_relations + inputs["relation"])
-            labels["pair"] = tf.gather(_multi_hot(seen(distinct), train.num_entities), place)
+            pairs = _multi_hot(seen(distinct), train.num_entities)
+            if size < train.num_entities:
+                chosen = _in_turn(step, size, train.num_entities, turns)
+                pairs = tf.gather(pairs, chosen, axis=1)
+                # A row for each query, which is what a batch is split by when there are several devices.
+                inputs["pair_entities"] = tf.broadcast_to(chosen, [batch_size, size])
+            labels["pair"] = tf.gather(pairs, place)
         return inputs, labels, dict.fromkeys(labels, inputs["weight"])
 
     return _endless(batch, first_step)
@@ -171,6 +185,14 @@ def _shuffled(step: tf.Tensor, per_epoch: int, batch_size: int, count: int, seed
     epoch, place = step // per_epoch, step % per_epoch
     positions = place * batch_size + tf.range(batch_size, dtype=tf.int64)
     return tf.random.experimental.index_shuffle(positions, tf.random.fold_in(seed, epoch), count - 1)
+
+
+def _in_turn(step: tf.Tensor, size: int, count: int, seed: tf.Tensor) -> tf.Tensor:
+    """Returns which of `count` are looked at in a step, int32 [size]; over `count // size` steps none comes twice."""
+    turn, place = step // (count // size), step % (count // size)
+    positions = place * size + tf.range(size, dtype=tf.int64)
+    chosen = tf.random.experimental.index_shuffle(positions, tf.random.fold_in(seed, turn), count - 1)
+    return tf.cast(chosen, tf.int32)
 
 
 def _endless(batch: Callable, first_step: int) -> tf.data.Dataset:

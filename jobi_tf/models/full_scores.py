@@ -1,4 +1,4 @@
-"""Scores of all entities as the answers to queries of either side: one matrix product a model head."""
+"""Scores of entities as the answers to queries of either side: one matrix product a model head."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,17 +11,17 @@ from jobi_tf.models.scorer import Scorer
 
 def full_scores(
     scorer: Scorer,
-    table: tf.Tensor,
+    tables: Sequence[tf.Tensor],
     relations: Sequence[tf.Tensor],
     anchor: tf.Tensor,
     side: tf.Tensor,
     nets: Sequence[Callable[[tf.Tensor], tf.Tensor]] = (),
 ) -> list[tf.Tensor]:
-    """Scores every entity in the open place of each query, by every model head.
+    """Scores entities in the open place of each query, by every model head.
 
     Args:
         scorer: the score function.
-        table: embeddings of all entities, float32 [E, width].
+        tables: for each model head embeddings of the entities to score, float32 [E, width]; E may differ.
         relations: for each model head what the queries take for the relations, float32 [B, …].
         anchor: embeddings of the known entities, float32 [B, width].
         side: the side that is sought, `HEAD` or `TAIL`, int [B], ascending.
@@ -31,9 +31,9 @@ def full_scores(
         For each model head the scores, float32 [B, E].
     """
     heads = tf.reduce_sum(tf.cast(side == HEAD, tf.int32))
-    products = partial(tf.matmul, b=scorer.candidate(table), transpose_b=True)
     scores = []
-    for place, relation in enumerate(relations):
+    for place, (table, relation) in enumerate(zip(tables, relations, strict=True)):
+        products = partial(tf.matmul, b=scorer.candidate(table), transpose_b=True)
         queries = [scorer.head_query(relation[:heads], anchor[:heads])]
         queries.append(scorer.tail_query(anchor[heads:], relation[heads:]))
         query = tf.concat(queries, 0)

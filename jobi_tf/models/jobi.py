@@ -158,12 +158,13 @@ class JoBi(keras.Model):
                 Or chunks of c triples that share candidates: `head`, `relation`, `tail` int32 [C, c]; `candidates`
                 int32 [C, n], of which the first n // 2 replace heads, the others tails.
                 Or queries: `anchor`, the known entity, and `relation` int32 [B]; `side`, which is sought, int32 [B],
-                ascending; `answers` int32 [B, m], filled up with -1; `weight` float32 [B], what a query counts.
+                ascending; `answers` int32 [B, m], filled up with -1; `weight` float32 [B], what a query counts; and
+                maybe `pair_entities` int32 [B, M], each row the same, the entities for the pair head to score.
             training: whether to drop out and to add penalties.
 
         Returns:
             `triple`, and `pair` of a joint model: scores of the triple and of its candidates, float32 [B, 1 + n] or
-            [C, c, 1 + n]; or of all entities, [B, E].
+            [C, c, 1 + n]; or of all entities, [B, E], of the pair head maybe [B, M].
 
         Raises:
             UsageError: relations are reciprocal, and a triple with candidates would have a score for each side.
@@ -215,7 +216,9 @@ class JoBi(keras.Model):
         further = bool(training and (self._penalty or self._relation_loss))
         query, place = tf.unstack(tf.where(inputs["answers"] >= 0), 2, axis=1)  # [A] both
         answers = [tf.gather_nd(inputs["answers"], tf.stack([query, place], 1))] if further else []
-        table, anchor, *answers = table_and_rows(self.entity.value, anchor, *answers)
+        few = [inputs["pair_entities"][0]] if "pair_entities" in inputs else []
+        table, anchor, *rows = table_and_rows(self.entity.value, anchor, *few, *answers)
+        of_pairs, answers = (rows[0], rows[1:]) if few else (table, rows)
         if further:
             # A query counts as often as it has answers, and so do the known entity and the relation in it.
             numbers = tf.reduce_sum(tf.cast(inputs["answers"] >= 0, tf.float32), 1)  # [B]
@@ -232,7 +235,8 @@ class JoBi(keras.Model):
             (anchor,) = self._anchors([anchor])
         step = tf.identity(self._steps.value) if training and self.nets else None
         nets = [partial(net, step=step) for net in self.nets]
-        return full_scores(self._scorer, table, self._relations(relation, training), anchor, side, nets)
+        relations = self._relations(relation, training)
+        return full_scores(self._scorer, [table, of_pairs][: len(relations)], relations, anchor, side, nets)
 
     def _relations(self, ids: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
         """Returns for each model head what queries take for relations, [..., …]."""

@@ -158,7 +158,8 @@ def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.
     occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
     if config.loss == "full-softmax":
         answers = KnownAnswers.of_graph(graph, ["train"])
-        return query_batches(answers, occurrences if config.joint else None, size, config.seed, first_step)
+        pairs = occurrences if config.joint else None
+        return query_batches(answers, pairs, size, config.seed, first_step, config.pair_entities)
     filtered = graph.train if config.filter_negatives else None
     sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)
     return training_batches(graph.train, sampler, size, config.joint, config.seed, first_step, shared_by(config))

@@ -36,6 +36,11 @@ class TrainConfig(BaseModel):
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(1.0, ge=0, allow_inf_nan=False, description="weight of the pair loss")
+    pair_entities: int | None = Field(
+        None,
+        ge=1,
+        description="full-softmax: entities that the pair loss looks at in a step, all in turn (default: all in each)",
+    )
     dim: int = Field(200, ge=1, description="embedding size d; ComplEx, SimplE and RotatE store 2d real numbers")
     loss: Literal["softmax", "full-softmax", "logistic", "margin"] = Field(
         "softmax", description="loss of the triple head: over sampled negatives, or full-softmax over all entities"
@@ -114,7 +119,8 @@ class TrainConfig(BaseModel):
             (("margin",), self.loss in ("logistic", "margin"), "a softmax stays the same when all scores move alike"),
             (("adversarial_temperature",), self.loss == "logistic", "it weighs the negatives of the loss logistic"),
             (("label_smoothing",), self.loss != "margin", "the loss margin has no target to smooth"),
-            (("n3_pair",), self.joint, "there is no pair head"),
+            (("n3_pair", "pair_entities"), self.joint, "there is no pair head"),
+            (("pair_entities",), self.loss == "full-softmax", "the pair loss looks at a triple's negatives"),
             (
                 ("reciprocal",),
                 self.loss == "full-softmax",

@@ -126,8 +126,8 @@ SEEN = Occurrences.from_triples(GRAPH.train, GRAPH.num_entities, GRAPH.num_relat
 QUERIES = len(KNOWN.keys)
 
 
-def query_stream(count, batch_size=10, seed=0, first_step=0, joint=True):
-    batches = query_batches(KNOWN, SEEN if joint else None, batch_size, seed, first_step)
+def query_stream(count, batch_size=10, seed=0, first_step=0, joint=True, pair_entities=None):
+    batches = query_batches(KNOWN, SEEN if joint else None, batch_size, seed, first_step, pair_entities)
     return list(batches.take(count).as_numpy_iterator())
 
 
@@ -211,3 +211,28 @@ def test_a_stream_of_queries_follows_from_the_seed_and_goes_on_at_any_step():
 def test_more_queries_a_batch_than_there_are_is_refused():
     with pytest.raises(UsageError, match=f"from 1 to the {QUERIES} training queries, got {QUERIES + 1}"):
         query_stream(1, QUERIES + 1)
+
+
+def test_the_pair_head_can_look_at_some_entities_at_a_time():
+    size, entities = 4, GRAPH.num_entities
+    turns = entities // size
+    found = []
+    for (few, labels, _), (every, of_all, _) in zip(
+        query_stream(2 * turns, pair_entities=size), query_stream(2 * turns), strict=True
+    ):
+        chosen = few.pop("pair_entities")
+        assert (chosen.shape, chosen.dtype.name) == ((10, size), "int32")
+        assert (chosen == chosen[0]).all()
+        np.testing.assert_array_equal(labels["pair"], of_all["pair"][:, chosen[0]])
+        assert few.keys() == every.keys()
+        assert all(np.array_equal(few[name], every[name]) for name in few)
+        found.append(chosen[0])
+    for turn in (found[:turns], found[turns:]):
+        assert len(set(np.concatenate(turn).tolist())) == turns * size
+    assert not np.array_equal(found[:turns], found[turns:])
+
+
+def test_the_pair_head_cannot_look_at_more_entities_than_there_are():
+    inputs, labels, _ = query_stream(1, pair_entities=10**6)[0]
+    assert "pair_entities" not in inputs
+    assert labels["pair"].shape[1] == GRAPH.num_entities

@@ -53,7 +53,7 @@ def test_gradients_equal_those_of_each_side_by_itself(scorer, sides):
         return [function.scores(q, lambda x: tf.einsum("bw,ew->be", x, made)) for q in chosen]
 
     results = []
-    for scores in (lambda table, anchor, *r: full_scores(function, table, r, anchor, side), plain):
+    for scores in (lambda table, anchor, *r: full_scores(function, [table] * 2, r, anchor, side), plain):
         with tf.GradientTape() as tape:
             tape.watch(inputs)
             found = tf.stack(scores(*inputs))
@@ -61,6 +61,16 @@ def test_gradients_equal_those_of_each_side_by_itself(scorer, sides):
         results.append([found, *tape.gradient(loss, inputs)])
     for ours, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_the_pair_head_can_score_some_entities(scorer):
+    model = jobi_tf.JoBi(ENTITIES, 3, 4, scorer)
+    inputs, chosen = queries(model), np.array([5, 0, 7])
+    few = model(inputs | {"pair_entities": tf.constant(np.tile(chosen, (5, 1)), tf.int32)})
+    every = model(inputs)
+    np.testing.assert_allclose(few["pair"], every["pair"].numpy()[:, chosen], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(few["triple"], every["triple"])
 
 
 def test_a_table_and_rows_of_it_have_one_gradient():

@@ -70,6 +70,8 @@ def test_assignments():
         ({"loss": "margin", "adversarial_temperature": 1.0}, "it weighs the negatives of the loss logistic"),
         ({"loss": "margin", "label_smoothing": 0.1}, "the loss margin has no target to smooth"),
         ({"joint": False, "n3_pair": 0.1}, "expected n3_pair to be left at 0.0, got 0.1: there is no pair head"),
+        ({"pair_entities": 9}, "pair_entities to be left at None, got 9: the pair loss looks at a triple's negatives"),
+        ({"loss": "full-softmax", "joint": False, "pair_entities": 9}, "got 9: there is no pair head"),
         ({"reciprocal": True}, "reciprocal to be left at False, got True: .* a score for each side.*full-softmax asks"),
         ({"loss": "logistic", "reciprocal": True}, "reciprocal to be left at False"),
     ],

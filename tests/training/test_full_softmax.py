@@ -10,6 +10,7 @@ from .test_train import Interrupt, assert_same_run, rows
 from .test_train import train as train_plainly
 
 SETTINGS = {"loss": "full-softmax", "negatives": 50, "learning_rate": 0.05, "reciprocal": True, "n3": 0.01}
+COMPARED = {"few": {"pair_entities": 7}, "every": {}}
 
 
 def train(folder, **settings):
@@ -39,6 +40,14 @@ def test_the_loss_of_the_triple_head_is_without_penalty(tmp_path):
     row = rows(train(tmp_path / "run", joint=False, epochs=1).path)[0]
     assert row["loss"] == pytest.approx(row["triple_loss"] + row["penalty"])
     assert row["penalty"] > 0
+
+
+def test_a_pair_loss_of_some_entities_is_that_of_all_in_the_mean(tmp_path):
+    options = {"learning_rate": 1e-9, "epochs": 1, "batch_size": 10, "n3": 0.0}
+    few, every = (rows(train(tmp_path / name, **options, **more).path)[0] for name, more in COMPARED.items())
+    assert few["triple_loss"] == pytest.approx(every["triple_loss"], rel=1e-5)
+    assert few["pair_loss"] == pytest.approx(every["pair_loss"], rel=0.01)
+    assert few["pair_loss"] != every["pair_loss"]
 
 
 def test_a_falling_learning_rate_keeps_its_number_of_epochs(run):

@@ -63,6 +63,8 @@ except UsageError as error:
 
 in_chunks = {"negatives_mode": "shared", "chunk": 5}
 shared = [train(f"shared-{devices}", devices=devices, **in_chunks)[0] for devices in ("0", "0,1")]
+queries = {"loss": "full-softmax", "negatives": 50, "pair_entities": 7}
+full = [train(f"full-{devices}", devices=devices, **queries)[0] for devices in ("0", "0,1")]
 try:
     train("odd", batch_size=15, **in_chunks)
     refused_chunks = ""
@@ -87,6 +89,7 @@ print(
             "rows": [[{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in rows]
                      for rows in (one_rows, both_rows)],
             "shared": gap(*shared),
+            "full": gap(*full),
             "refused": refused,
             "refused_chunks": refused_chunks,
             "odd": (folder / "odd").exists(),
