@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jobi_tf.errors import DataError
-from jobi_tf.training.run_folder import written_beside
+from jobi_tf.files import written_beside
 
 from .figures import Figure, Unmeasured
 from .machine import machine, versions

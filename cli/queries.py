@@ -1,6 +1,5 @@
 """Files of queries, and of their answers."""
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from jobi_tf.errors import DataError, JobiError
+from jobi_tf.files import written_beside
 
 if TYPE_CHECKING:
     from jobi_tf.training.run import Answer
@@ -102,15 +102,11 @@ def answers_file(path: Path) -> Iterator[TextIO]:
         return
     if path.is_dir():
         raise JobiError(f"expected a file to write answers to, {path} is a folder")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
+        with written_beside(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
             yield file
-        beside.replace(path)
     except OSError as error:
         raise JobiError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def write_answers(file: TextIO, queries: Sequence[Query], answers: Iterable[Sequence["Answer | Served"]]) -> None:

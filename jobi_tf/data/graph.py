@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +11,7 @@ import numpy as np
 
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError
+from jobi_tf.files import new_folder
 
 FORMAT = 1
 SPLITS = ("train", "valid", "test")
@@ -103,10 +102,7 @@ class Graph:
 
     def save(self, folder: Path) -> None:
         """Writes the graph as `folder`, which must not exist. It appears complete or not at all."""
-        beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        try:
+        with new_folder(folder) as beside:
             self.entities.save(beside / "entities.txt")
             self.relations.save(beside / "relations.txt")
             meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "sources": {}}
@@ -117,9 +113,6 @@ class Graph:
                     if source.lines is not None:
                         np.save(beside / f"{name}.lines.npy", source.lines.astype(np.int32))
             (beside / "graph.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
-            beside.rename(folder)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
 
     @classmethod
     def open(cls, folder: Path) -> "Graph":

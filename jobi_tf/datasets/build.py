@@ -15,8 +15,9 @@ from jobi_tf.data.build import Recipe, Report, build
 from jobi_tf.datasets.layout import Layout
 from jobi_tf.datasets.local import SUFFIXES
 from jobi_tf.datasets.text import Names, Text, open_file
-from jobi_tf.datasets.writing import new_folder, write_triples
+from jobi_tf.datasets.writing import refuse_existing, write_triples
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.files import new_folder
 
 
 def build_files(
@@ -47,6 +48,7 @@ def build_files(
     layout = Layout.of(columns, header)
     _check(files)
     options = {"columns": None if columns is None else ",".join(columns), "header": header}
+    refuse_existing(folder)
     with new_folder(folder) as beside:
         triples, entities, relations = _read(files, layout, say)
         say(f"{len(triples):,} triples are read, with {len(entities):,} entities and {len(relations):,} relations")

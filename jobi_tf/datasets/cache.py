@@ -1,7 +1,6 @@
 """The folder where prepared graphs and downloaded archives are kept."""
 
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ import platformdirs
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import JobiError
+from jobi_tf.files import left_behind
 
 
 def home() -> Path:
@@ -69,8 +69,8 @@ def make_folder(folder: Path) -> None:
 
 
 def sweep(folder: Path, name: str) -> None:
-    """Removes what killed processes left beside `folder/name`: `.name.PID.tmp` where no such process runs."""
-    pattern = re.compile(rf"\.{re.escape(name)}\.(\d+)\.tmp")
+    """Removes what processes that no longer run left beside `folder/name`."""
+    pattern = left_behind(name)
     for left in folder.iterdir():
         match = pattern.fullmatch(left.name)
         if match and not _runs(int(match[1])):

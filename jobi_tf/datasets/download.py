@@ -1,7 +1,6 @@
 """Downloading archives."""
 
 import http.client
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 from jobi_tf.datasets import archives, cache
 from jobi_tf.datasets.catalogue import DataSet
 from jobi_tf.errors import DataError, JobiError
+from jobi_tf.files import written_beside
 
 _TIMEOUT = 30.0
 
@@ -26,8 +26,7 @@ def download(dataset: DataSet) -> Path:
     target = archives.kept(dataset)
     cache.make_folder(target.parent)
     cache.sweep(target.parent, target.name)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
+    with written_beside(target) as beside:
         try:
             with beside.open("wb") as file:
                 for chunk in _chunks(dataset):
@@ -41,9 +40,6 @@ def download(dataset: DataSet) -> Path:
         except DataError as problem:
             reason = str(problem).removeprefix(f"{beside}: ")
             raise DataError(f"{dataset.url}: {reason}; {_advice(dataset)}") from None
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
     return target
 
 

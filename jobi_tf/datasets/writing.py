@@ -1,15 +1,13 @@
 """Writing triples as text."""
 
-import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import UsageError
+from jobi_tf.files import new_folder
 
 _ROWS = 1 << 18
 
@@ -22,28 +20,20 @@ def write_text(graph: Graph, folder: Path) -> None:
     Raises:
         UsageError: the folder exists.
     """
+    refuse_existing(folder)
     with new_folder(folder) as beside:
         for split, triples in graph.splits.items():
             write_triples(beside / f"{split}.tsv", triples, graph.entities.names, graph.relations.names)
 
 
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """Gives a folder to fill, which becomes `folder` when all succeeded; otherwise nothing stays behind.
+def refuse_existing(folder: Path) -> None:
+    """Refuses a folder for triples that is there already.
 
     Raises:
-        UsageError: the folder exists.
+        UsageError: it is.
     """
     if folder.exists():
         raise UsageError(f"expected a new folder for the triples, {folder} exists")
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    try:
-        yield beside
-        beside.rename(folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def write_triples(path: Path, triples: np.ndarray, entities: Sequence[str], relations: Sequence[str]) -> None:

@@ -10,8 +10,8 @@ from jobi_tf.errors import JobiError, MissingExtraError, UsageError
 from jobi_tf.experiments.processes import WorkerProcess, alone
 from jobi_tf.experiments.search_results import Results, SearchFolder, results_of
 from jobi_tf.experiments.spaces import Space
+from jobi_tf.files import written_beside
 from jobi_tf.training.config import read_settings
-from jobi_tf.training.run_folder import written_beside
 
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph

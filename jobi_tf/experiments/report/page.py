@@ -16,7 +16,8 @@ import jobi_tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
-from jobi_tf.training.run_folder import RunFolder, written_beside
+from jobi_tf.files import written_beside
+from jobi_tf.training.run_folder import RunFolder
 
 HERE = Path(__file__).parent
 SPLITS = ("valid", "test")

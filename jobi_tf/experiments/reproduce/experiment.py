@@ -11,7 +11,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.evaluation import metrics
 from jobi_tf.training.config import TrainConfig, read_settings
 
-PAPER = Path(__file__).parents[1] / "paper"
+FOLDERS = tuple(Path(__file__).parents[1] / name for name in ("paper", "beyond"))
 METRICS = {
     **metrics.METRICS,
     "epoch_seconds": "s an epoch",
@@ -69,7 +69,7 @@ class Focus(_Part):
 
 
 class Experiment(_Part):
-    """What a YAML file holds; `jobi_tf/experiments/paper` has those of the paper.
+    """What a YAML file holds; `jobi_tf/experiments/paper` has those of the paper, `beyond` others.
 
     `settings` are fields of `TrainConfig`. Of several that hold for a run the last one wins: those of the experiment,
     those of the data set, those of the row that it is `like`, of the row, of the row on the data set, the sweep.
@@ -153,7 +153,7 @@ class Experiment(_Part):
 
 def built_in() -> dict[str, Path]:
     """Returns the experiments that come with the library, by name."""
-    return {path.stem: path for path in sorted(PAPER.glob("*.yaml"))}
+    return {path.stem: path for path in sorted(x for folder in FOLDERS for x in folder.glob("*.yaml"))}
 
 
 def read_experiment(source: str | Path) -> Experiment:

@@ -87,7 +87,7 @@ def read_record(path: Path) -> Record | None:
 
 def write_record(run: "Run", jobs: int) -> None:
     """Ranks the test split with a trained run, and keeps everything that tables are made of."""
-    from jobi_tf.training.run_folder import written_beside
+    from jobi_tf.files import written_beside
 
     text = json.dumps(measure(run, jobs), indent=1, ensure_ascii=False) + "\n"
     with written_beside(run.path / FILE) as beside:

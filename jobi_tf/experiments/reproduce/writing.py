@@ -15,8 +15,8 @@ from jobi_tf.experiments.reproduce import results
 from jobi_tf.experiments.reproduce.plan import Plan
 from jobi_tf.experiments.reproduce.record import Record, commit
 from jobi_tf.experiments.reproduce.sheets import Sheet, sheets
+from jobi_tf.files import written_beside
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import written_beside
 
 COLUMNS = ("dataset", "row", "at", "metric", "side", "mean", "sd", "seeds", "paper")
 _ALWAYS = ("model", "joint", "dim")

@@ -1,0 +1,48 @@
+"""Writing files and folders that are never half there."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def _beside(path: Path) -> Path:
+    # The name ends as that of `path` does: some writers look at the suffix.
+    return path.with_name(f".tmp-{os.getpid()}-{path.name}")
+
+
+def left_behind(name: str) -> re.Pattern[str]:
+    """Returns a pattern for what a killed process leaves beside `name`; group 1 is the id of the process."""
+    return re.compile(rf"\.tmp-(\d+)-{re.escape(name)}")
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """Gives a path beside `path` to write to, which replaces `path` when all succeeded; else nothing stays behind."""
+    beside = _beside(path)
+    try:
+        yield beside
+        if path.is_dir():
+            shutil.rmtree(path)
+        beside.replace(path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True) if beside.is_dir() else beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Gives a folder to fill, which becomes `folder` when all succeeded; else nothing stays behind.
+
+    Raises:
+        OSError: `folder` exists by then and is not empty, or cannot be written.
+    """
+    beside = _beside(folder)
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        beside.rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
