@@ -157,6 +157,7 @@ def _print(outcome: "Outcome") -> None:
 def _foretell(plans: list["Plan"]) -> None:
     """Prints what is complete and what would be run."""
     from jobi_tf.experiments.reproduce.plan import estimate
+    from jobi_tf.training.bars import duration
 
     every = {run.path: run for plan in plans for run in plan.all_runs}.values()
     complete = [run for run in every if run.record is not None]
@@ -169,7 +170,7 @@ def _foretell(plans: list["Plan"]) -> None:
         if not source.at_hand():
             click.echo(f"{source.name} is not at hand: it would be downloaded, or left out where it cannot be had")
     seconds = estimate(missing, complete) if missing else None
-    about = f", in about {_duration(seconds)} one after another" if seconds is not None else ""
+    about = f", in about {duration(seconds)} one after another" if seconds is not None else ""
     click.echo(f"{len(complete)} of {len(every)} runs complete; {len(missing)} would be made{about}")
 
 
@@ -177,12 +178,6 @@ def _state(runs: Sequence["PlannedRun"]) -> str:
     done = f"{sum(run.record is not None for run in runs)} of {len(runs)}"
     begun = [run for run in runs if run.record is None and run.epochs_done]
     return ", ".join([done, *(f"seed {run.config.seed} at epoch {run.epochs_done}" for run in begun)])
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class _Display:
@@ -235,6 +230,8 @@ def _name(run: "PlannedRun") -> str:
 
 
 def _ending(event: "Event") -> str:
+    from jobi_tf.training.bars import duration
+
     if event.kind == "failed":
         return f"failed: {event.content['reason']}"
     try:
@@ -242,5 +239,5 @@ def _ending(event: "Event") -> str:
     except JobiError as error:
         return str(error)
     assert record is not None
-    seconds = _duration(record.seconds)
+    seconds = duration(record.seconds)
     return f"test MRR {record.metric('mrr'):.4f}, Hits@10 {record.metric('hits@10'):.4f}; {seconds}"

@@ -84,7 +84,8 @@ def search(
 
 
 def _say_result(results: "Results", quiet: bool) -> None:
-    from jobi_tf.experiments.search_progress import duration, format_value
+    from jobi_tf.experiments.search_progress import format_value
+    from jobi_tf.training.bars import duration
 
     space, ranked = results.space, results.ranked()
     names = [parameter.name for parameter in space.parameters]

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
 
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.experiments.search_results import Results, Trial
-from jobi_tf.training.bars import bars_on, stderr_console
+from jobi_tf.training.bars import bars_on, duration, stderr_console
 
 
 class SearchProgress:
@@ -92,11 +91,6 @@ def describe(trial: Trial, results: Results) -> str:
     pruned = f"pruned at epoch {trial.epochs}  " if trial.state == "pruned" and trial.epochs else ""
     value = f"{METRICS[results.space.metric]} {trial.value:.4f}"
     return f"trial {trial.number}  {pruned}{value}{took}  {settings}"
-
-
-def duration(seconds: float) -> str:
-    """Returns a time as `0:12:05`; without TensorFlow, which the search itself never loads."""
-    return str(timedelta(seconds=round(seconds)))
 
 
 def format_value(value: Any) -> str:

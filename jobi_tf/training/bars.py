@@ -1,4 +1,4 @@
-"""Bars on a terminal, for whatever takes long. Nothing heavy is imported here."""
+"""Bars on a terminal, for whatever takes long, and how times are told. Nothing heavy is imported here."""
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -29,3 +29,13 @@ def bars_on(console: Console, beside: int, longest: int) -> Progress:
         transient=True,
         disable=not console.is_terminal,
     )
+
+
+def duration(seconds: float) -> str:
+    """Returns a time in two units at most, as `0.4 s`, `12 s`, `3 min 5 s` or `2 h 10 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -6,7 +6,7 @@ import keras
 from rich.console import Console
 
 from jobi_tf.evaluation.metrics import HITS_AT
-from jobi_tf.training.bars import bars_on, stderr_console
+from jobi_tf.training.bars import bars_on, duration, stderr_console
 from jobi_tf.training.callbacks import Training
 
 SECONDS_BETWEEN_LINES = 30
@@ -99,16 +99,6 @@ class Progress(keras.callbacks.Callback):
 def show_progress(training: Training) -> list[keras.callbacks.Callback]:
     """Returns the display of a training; what `jobi_tf.train` does by default."""
     return [Progress(training)]
-
-
-def duration(seconds: float) -> str:
-    """Returns a time in two units at most, as `0.4 s`, `12 s`, `3 min 5 s` or `2 h 10 min`."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def _losses(logs: dict, parts: bool = True) -> str:

@@ -5,7 +5,8 @@ import pytest
 from rich.console import Console
 
 from jobi_tf.training import progress
-from jobi_tf.training.progress import Progress, duration
+from jobi_tf.training.bars import duration
+from jobi_tf.training.progress import Progress
 
 LOSSES = {"loss": 12.3456, "triple_loss": 11.9876, "pair_loss": 0.3456}
 RANKED = {"val_mrr": 0.31, "val_hits@1": 0.22, "val_hits@3": 0.33, "val_hits@10": 0.49}

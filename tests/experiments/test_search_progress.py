@@ -1,9 +1,8 @@
 import io
 
-import pytest
 from rich.console import Console
 
-from jobi_tf.experiments.search_progress import SearchProgress, duration
+from jobi_tf.experiments.search_progress import SearchProgress
 from jobi_tf.experiments.search_results import Results, SearchFolder, Trial
 from jobi_tf.experiments.spaces import parse_space
 
@@ -40,8 +39,8 @@ def test_plain_lines(tmp_path):
     assert watch(console(terminal=False), tmp_path).splitlines() == [
         "search    grid, 3 trials, by validation Hits@10",
         f"folder    {tmp_path}",
-        "1/3  trial 0  Hits@10 0.2500  0:01:05  dim 2  best so far",
-        "2/3  trial 1  pruned at epoch 5  Hits@10 0.1250  0:00:03  dim 4",
+        "1/3  trial 0  Hits@10 0.2500  1 min 5 s  dim 2  best so far",
+        "2/3  trial 1  pruned at epoch 5  Hits@10 0.1250  3.0 s  dim 4",
         "3/3  trial 2  failed: the loss became nan  (dim 6)",
     ]
 
@@ -53,8 +52,3 @@ def test_a_terminal_gets_a_bar(tmp_path):
     assert any("3/3" in bar and "best 0.2500 (trial 0)" in bar for bar in bars)
     assert said.rstrip().endswith("\x1b[2K")
     assert "\x1b[?25h" in said  # the cursor is there again
-
-
-@pytest.mark.parametrize(("seconds", "words"), [(0.4, "0:00:00"), (65, "0:01:05"), (7812, "2:10:12")])
-def test_duration(seconds, words):
-    assert duration(seconds) == words
