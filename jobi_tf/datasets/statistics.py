@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 _MANY = 1.5
-"""As Bordes et al. (2013): a side is N where an entity of the other side has more partners than this on average."""
+"""As Bordes et al. (2013): a side is N where an entity of the other side has this many partners or more on average."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ def _distinct_partners(graph: Graph, relation: np.ndarray, entity: np.ndarray) -
 
 def _categories(triples: np.ndarray, heads: np.ndarray, tails: np.ndarray) -> np.ndarray:
     """Returns the category of each relation: str [relations]."""
-    many_heads = triples / np.maximum(tails, 1) > _MANY
-    many_tails = triples / np.maximum(heads, 1) > _MANY
+    many_heads = triples / np.maximum(tails, 1) >= _MANY
+    many_tails = triples / np.maximum(heads, 1) >= _MANY
     names = np.array(CATEGORIES)[2 * many_heads + many_tails]
     return np.where(triples > 0, names, "unseen")
 

@@ -124,6 +124,12 @@ def test_relation_pairs_equal_brute_force(tmp_path, seed):
             assert finding.count == expected
 
 
+def test_one_and_a_half_partners_are_many(tmp_path):
+    triples = _text("a0 half b0", "a0 half b1", "a1 half b2")
+    folder = write_folder(tmp_path, train=triples, valid=_text("a0 half b2"), test=_text("a1 half b0"))
+    assert statistics(load_graph(folder)).by_relation[0].category == "1-N"
+
+
 def test_statistics(tmp_path):
     one = [f"a{i} one b{i}" for i in range(4)]
     fan = [f"a0 fan c{i}" for i in range(4)]
