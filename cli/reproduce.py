@@ -56,11 +56,11 @@ def reproduce(
     dry_run: bool,
     tables_only: bool,
 ) -> None:
-    """Run experiments of the paper and write their tables, the paper's figures beside ours.
+    """Run experiments of the paper and others, and write their tables, the paper's figures beside ours.
 
     EXPERIMENT is table2, table3, ablation, batch-sweep, negatives-sweep, full-softmax, typecomplex, runtime,
-    qualitative, all, or a YAML file. Runs that are complete are only read, interrupted ones go on, missing ones are
-    made. Writes NAME.md, NAME.csv and NAME.png.
+    qualitative, models, best, all, or a YAML file. Runs that are complete are only read, interrupted ones go on,
+    missing ones are made. Writes NAME.md, NAME.csv and NAME.png.
     """
     if dry_run and tables_only:
         raise UsageError("--dry-run writes nothing, --tables-only writes tables: expected one of them")

@@ -156,7 +156,7 @@ SWEEP = {"kind": "sweep", "metrics": ["mrr"]}
             "row 'plain': paper: expected one of the data sets umls, wn18rr, got 'uml'",
         ),
         ({"by_dataset": {"uml": {}}}, "by_dataset: expected one of the data sets umls, wn18rr, got 'uml'"),
-        ({"metrics": ["hits@2"]}, "metrics: expected some of hits@1, .*, got 'hits@2'"),
+        ({"metrics": ["hits@2"]}, "metrics: expected some of mrr, .*, got 'hits@2'"),
         ({"metrics": ["implausible"]}, "metrics: expected some of .*, got 'implausible'"),
         ({"sweep": {"setting": "p", "values": [0.1]}}, "expected `sweep` where kind is sweep, and only there"),
         (SWEEP, "expected `sweep` where kind is sweep, and only there; kind is sweep"),

@@ -153,7 +153,8 @@ class Experiment(_Part):
 
 def built_in() -> dict[str, Path]:
     """Returns the experiments that come with the library, by name."""
-    return {path.stem: path for path in sorted(x for folder in FOLDERS for x in folder.glob("*.yaml"))}
+    found = [path for folder in FOLDERS for path in folder.glob("*.yaml")]
+    return {path.stem: path for path in sorted(found, key=lambda path: path.stem)}
 
 
 def read_experiment(source: str | Path) -> Experiment:
