@@ -1,6 +1,15 @@
-"""What metrics and rules for ties are called. Nothing is imported here, for the command line."""
+"""What metrics and rules for ties are called, and which epoch is best. Nothing heavy is imported here."""
+
+from collections.abc import Iterable
+from typing import Any
 
 TIES = ("realistic", "optimistic", "pessimistic")
 HITS_AT = (1, 3, 10)
 METRICS = {"mrr": "MRR", **{f"hits@{k}": f"Hits@{k}" for k in HITS_AT}, "mean_rank": "mean rank"}  # and as shown
 BETTER_IF_HIGHER = tuple(name for name in METRICS if name != "mean_rank")
+
+
+def best_row(rows: Iterable[dict[str, Any]], monitor: str) -> dict[str, Any] | None:
+    """Returns the row of `metrics.jsonl` of the epoch that a run keeps: the first with the best `monitor`, if any."""
+    ranked = [row for row in rows if f"val_{monitor}" in row]
+    return max(ranked, key=lambda row: row[f"val_{monitor}"], default=None)

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.evaluation.metrics import METRICS
+from jobi_tf.evaluation.metrics import METRICS, best_row
 from jobi_tf.export.calibration import BINS
-from jobi_tf.training.run_folder import RunFolder, best_row
 
 if TYPE_CHECKING:
     from jobi_tf.export.export import Exported, Trainable
@@ -64,7 +63,9 @@ def _settings(config: Mapping[str, Any]) -> str:
 
 
 def _quality(run: "Trainable") -> str:
-    best = best_row(RunFolder(run.path).read_metrics(), run.config)
+    metrics = run.path / "metrics.jsonl"
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
+    best = best_row((json.loads(line) for line in lines if line.endswith("}")), run.config.monitor)
     if best is None:
         return "## Quality\n\nThe training did not rank the validation split: no metrics are known.\n"
     rows = [(label, f"{best[f'val_{name}']:.4f}") for name, label in METRICS.items() if f"val_{name}" in best]

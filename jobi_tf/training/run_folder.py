@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -109,12 +109,6 @@ class RunFolder:
         with _damaged("one JSON object an epoch", self.metrics):
             lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
             return [json.loads(line) for line in lines]
-
-
-def best_row(rows: Sequence[dict[str, Any]], config: TrainConfig) -> dict[str, Any] | None:
-    """Returns the row of the epoch whose weights a run keeps, the first with the best `monitor`; None without any."""
-    ranked = [row for row in rows if f"val_{config.monitor}" in row]
-    return max(ranked, key=lambda row: row[f"val_{config.monitor}"], default=None)
 
 
 @contextmanager

@@ -16,11 +16,12 @@ from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.breakdowns import FirstAnswers, first_answers
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
+from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.experiments.report.predictions import Examples, examples
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run
-from jobi_tf.training.run_folder import RunFolder, best_row
+from jobi_tf.training.run_folder import RunFolder
 
 FILTERS = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}
 _RANKED = "ranked"
@@ -56,7 +57,7 @@ class Measured:
     @property
     def best_epoch(self) -> int | None:
         """The epoch that the model is of; None if none was ranked."""
-        best = best_row(self.epochs, self.config)
+        best = best_row(self.epochs, self.config.monitor)
         return best["epoch"] if best else None
 
     @property

@@ -102,11 +102,12 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
         jobs: trainings that went on at once, which is what its times are to be read by.
     """
     from jobi_tf.evaluation.evaluate import evaluate
+    from jobi_tf.evaluation.metrics import best_row
     from jobi_tf.training.assembly import epoch
-    from jobi_tf.training.run_folder import RunFolder, best_row, describe_environment
+    from jobi_tf.training.run_folder import RunFolder, describe_environment
 
     rows = RunFolder(run.path).read_metrics()
-    best = best_row(rows, run.config) or rows[-1]
+    best = best_row(rows, run.config.monitor) or rows[-1]
     seconds = [row["seconds"] for row in rows]
     evaluation = evaluate(run)
     return {
