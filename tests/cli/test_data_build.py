@@ -156,7 +156,7 @@ def test_when_stopped_it_leaves_nothing(tmp_path):
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         deadline = time.monotonic() + 60
-        while not list(tmp_path.glob(".built.*.tmp")):
+        while not list(tmp_path.glob(".tmp-*-built")):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
