@@ -47,16 +47,22 @@ class Asked(Protocol):
 
 
 class AskedRun:
-    """A run, on this machine."""
+    """A run, on this machine.
+
+    Args:
+        path: the run folder.
+        typed: whether to answer only with entities that training saw on that side of the relation.
+    """
 
     columns: tuple[str, ...] = COLUMNS
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, typed: bool):
         start_tensorflow()
         from jobi_tf import load_run
 
         self._run = load_run(path)
         self.name = self._run.graph.name
+        self._typed = typed
 
     def note(self) -> str:
         """Returns nothing."""
@@ -72,7 +78,7 @@ class AskedRun:
     ) -> Sequence[Sequence["Answer"]]:
         """Returns the best answers to queries for one side."""
         pairs = [(query.entity, query.relation) for query in queries]
-        return self._run.answers(side, pairs, count or ANSWERS, new_only)
+        return self._run.answers(side, pairs, count or ANSWERS, new_only, self._typed)
 
     def score(self, triple: tuple[str, str, str]) -> tuple[dict[str, Any], list[str]]:
         """Scores a triple, and ranks it among the answers that are no known facts."""

@@ -29,6 +29,7 @@ QUERIES_AT_A_TIME = 4096
 @click.option("--tail", help="The known tail; its heads are sought.")
 @click.option("-k", "count", type=click.IntRange(min=1), help="Answers a query  [default: 10]")
 @click.option("--new-only", is_flag=True, help="Drop answers that are known facts.")
+@click.option("--typed", is_flag=True, help="Answer only with entities seen in training with the relation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--input", "source", type=click.Path(path_type=Path), metavar="FILE", help="Queries; - is stdin.")
 @click.option("--output", "target", type=click.Path(path_type=Path), metavar="FILE", help="Answers; - is stdout.")
@@ -45,6 +46,7 @@ def predict(
     tail: str | None,
     count: int | None,
     new_only: bool,
+    typed: bool,
     as_json: bool,
     source: Path | None,
     target: Path | None,
@@ -70,6 +72,8 @@ def predict(
         access = {"--model": model, "--token-file": token_file, "--certificate": certificate}
         if given := [name for name, value in access.items() if value is not None]:
             raise UsageError(f"{given[0]} is for --server, which is missing")
+    elif typed:
+        raise UsageError("--typed is for RUN: of a server, the export decides (`jobi-tf export --typed`)")
     if source is not None:
         if given := [name for name, value in one.items() if value is not None]:
             raise UsageError(f"--input asks the queries of a file: {given[0]} is for a single query")
@@ -78,10 +82,10 @@ def predict(
             raise UsageError("--output is for the answers to --input, which is missing")
         if relation is None or (head is None and tail is None):
             raise UsageError("expected --relation with --head or --tail, or --input with a file of queries")
-        if head is not None and tail is not None and (count is not None or new_only):
-            option = "-k" if count is not None else "--new-only"
+        if head is not None and tail is not None and (count is not None or new_only or typed):
+            option = "-k" if count is not None else "--new-only" if new_only else "--typed"
             raise UsageError(f"{option} is for an open side: leave out --head or --tail")
-    with closing(_asked(run, server, model, token_file, certificate)) as asked:
+    with closing(_asked(run, typed, server, model, token_file, certificate)) as asked:
         if source is not None:
             _predict_file(asked, source, target or STREAM, count, new_only)
         elif head is not None and tail is not None:
@@ -94,11 +98,16 @@ def predict(
 
 
 def _asked(
-    run: Path | None, server: str | None, model: str | None, token_file: Path | None, certificate: Path | None
+    run: Path | None,
+    typed: bool,
+    server: str | None,
+    model: str | None,
+    token_file: Path | None,
+    certificate: Path | None,
 ) -> Asked:
     if server is None:
         assert run is not None
-        return AskedRun(run)
+        return AskedRun(run, typed)
     return AskedServer(server, model, None if token_file is None else read_token(token_file), certificate)
 
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
+from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
 from jobi_tf.errors import DataError
 from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.models.jobi import JoBi
@@ -51,6 +51,11 @@ class Run:
         return KnownAnswers.of_graph(self.graph, SPLITS)
 
     @cached_property
+    def occurrences(self) -> Occurrences:
+        """The entities that training saw with each relation."""
+        return Occurrences.from_triples(self.graph.train, self.graph.num_entities, self.graph.num_relations)
+
+    @cached_property
     def _held_out(self) -> dict[tuple[int, int, int], str]:
         """The triples that training did not see, with their splits."""
         return {(h, r, t): name for name in ("valid", "test") for h, r, t in self.graph.split(name).tolist()}
@@ -68,27 +73,35 @@ class Run:
         ids = [entities.ids(heads), self.graph.relations.ids(relations), entities.ids(tails)]
         return self.model.score(np.stack(ids, 1)).numpy()
 
-    def tails(self, head: str, relation: str, k: int = 10, new_only: bool = False) -> list[Answer]:
-        """Returns the k best tails of (head, relation, ?), best first; `new_only` drops known facts.
+    def tails(self, head: str, relation: str, k: int = 10, new_only: bool = False, typed: bool = False) -> list[Answer]:
+        """Returns the k best tails of (head, relation, ?), best first.
+
+        Args:
+            head: the known entity.
+            relation: the relation.
+            k: answers at most.
+            new_only: drop known facts.
+            typed: drop entities that training never saw on that side of the relation.
 
         Raises:
             DataError: a name is unknown.
             UsageError: `k` is below 1.
         """
-        return self.answers(TAIL, [(head, relation)], k, new_only)[0]
+        return self.answers(TAIL, [(head, relation)], k, new_only, typed)[0]
 
-    def heads(self, relation: str, tail: str, k: int = 10, new_only: bool = False) -> list[Answer]:
+    def heads(self, relation: str, tail: str, k: int = 10, new_only: bool = False, typed: bool = False) -> list[Answer]:
         """Returns the k best heads of (?, relation, tail), best first; otherwise as `tails`."""
-        return self.answers(HEAD, [(tail, relation)], k, new_only)[0]
+        return self.answers(HEAD, [(tail, relation)], k, new_only, typed)[0]
 
     def answers(
-        self, side: int, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
+        self, side: int, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False, typed: bool = False
     ) -> list[list[Answer]]:
         """Returns the k best entities on `side` of each query (known entity, relation); otherwise as `tails`."""
         triples = np.zeros((len(queries), 3), np.int32)
         triples[:, column(1 - side)] = self.graph.entities.ids(entity for entity, _ in queries)
         triples[:, 1] = self.graph.relations.ids(relation for _, relation in queries)
-        best = best_answers(self.model, self.known, triples, side, k, new_only)
+        seen = self.occurrences if typed else None
+        best = best_answers(self.model, self.known, triples, side, k, new_only, seen)
         return [
             [
                 self._answer(triple, side, entity, score, known)

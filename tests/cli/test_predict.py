@@ -32,6 +32,16 @@ def test_table_marks_known_facts(triples, run, call):
     assert not any("known" in line for line in new)
 
 
+def test_typed_answers_were_seen_with_the_relation(run, call):
+    trained = jobi_tf.load_run(run)
+    relation = trained.graph.relations.id("north of")
+    names = {trained.graph.entities[t] for _, r, t in trained.graph.train.tolist() if r == relation}
+    query = ("--head", "town 1", "--relation", "north of", "-k", 16, "--json")
+    found = [json.loads(call("predict", run, *query, *typed).stdout)["answers"] for typed in ((), ("--typed",))]
+    assert 0 < len(names) < len(found[0]) == 16
+    assert [x["entity"] for x in found[1]] == [x["entity"] for x in found[0] if x["entity"] in names]
+
+
 def test_score_of_a_triple(run, call):
     triple = ("town 1", "near", "town 2")
     options = ("--head", triple[0], "--relation", triple[1], "--tail", triple[2])

@@ -164,6 +164,7 @@ def test_wrong_model(server, url, call):
     [
         (["RUN", "--server", "http://x", *QUERY], 2, "expected RUN or --server, got both"),
         ([*QUERY], 2, "expected RUN or --server, got neither"),
+        (["--server", "URL", "--typed", *QUERY], 2, "--typed is for RUN: of a server, the export decides"),
         (["RUN", "--model", "x", *QUERY], 2, "--model is for --server, which is missing"),
         (["RUN", "--token-file", "x", *QUERY], 2, "--token-file is for --server, which is missing"),
         (["RUN", "--certificate", "x", *QUERY], 2, "--certificate is for --server, which is missing"),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import jobi_tf
-from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers
+from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.answers import best_answers
 from tests.graphs import random_graph
@@ -21,25 +21,31 @@ def model():
     return jobi_tf.JoBi(12, 2, 8)
 
 
-def expected(model, triple, side, k, new_only):
+FEW = GRAPH.train[:9]
+
+
+def expected(model, triple, side, k, new_only, typed):
     """The k best (entity, score, known), by sorting every candidate."""
     candidates = np.repeat(triple[None], 12, 0)
     candidates[:, COLUMN[side]] = np.arange(12)
     marks = [tuple(x) in EVERY for x in candidates.tolist()]
     scores = oracle_scores(model, candidates)
-    order = [e for e in np.argsort(-scores) if not (new_only and marks[e])]
+    seen = {row[COLUMN[side]] for row in FEW.tolist() if row[1] == triple[1]} if typed else range(12)
+    order = [e for e in np.argsort(-scores) if e in seen and not (new_only and marks[e])]
     return [(e, scores[e], marks[e]) for e in order[:k]]
 
 
+@pytest.mark.parametrize("typed", [False, True])
 @pytest.mark.parametrize("new_only", [False, True])
 @pytest.mark.parametrize("side", [HEAD, TAIL])
 @pytest.mark.parametrize("k", [1, 5, 12, 99])
-def test_answers_equal_a_full_sort(model, side, k, new_only):
-    found = best_answers(model, KNOWN, GRAPH.test, side, k, new_only)
+def test_answers_equal_a_full_sort(model, side, k, new_only, typed):
+    seen = Occurrences.from_triples(FEW, 12, 2) if typed else None
+    found = best_answers(model, KNOWN, GRAPH.test, side, k, new_only, seen)
     assert found.entities.shape == found.scores.shape == found.known.shape == (10, min(k, 12))
     assert (found.entities.dtype, found.scores.dtype, found.known.dtype) == (np.int32, np.float32, bool)
     for row, triple in enumerate(GRAPH.test):
-        best = expected(model, triple, side, k, new_only)
+        best = expected(model, triple, side, k, new_only, typed)
         rest = min(k, 12) - len(best)
         assert found.entities[row].tolist() == [int(e) for e, _, _ in best] + [-1] * rest
         np.testing.assert_allclose(found.scores[row], [s for _, s, _ in best] + [-np.inf] * rest, atol=1e-5)

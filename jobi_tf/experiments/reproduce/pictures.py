@@ -43,7 +43,8 @@ def _tables(plan: Plan, sources: Sequence[Source]) -> Picture:
             spread = [math.nan if base else row[i].sd for row in rows]
             papers = [_papers(row[i], base[i] if base else None) for row in rows]
             places = range(len(rows))
-            axis.scatter(papers, places, marker="D", s=34, facecolors="none", edgecolors=_PAPER, label="paper")
+            label = None if all(math.isnan(x) for x in papers) else "paper"
+            axis.scatter(papers, places, marker="D", s=34, facecolors="none", edgecolors=_PAPER, label=label)
             axis.errorbar(ours, places, xerr=spread, fmt="o", markersize=5, capsize=3, color=_OURS, label="ours")
             label = METRICS[metrics[i]] + (f" ÷ {plan.experiment.baseline}" if base else "")
             axis.set_xlabel(label, fontsize=9)
