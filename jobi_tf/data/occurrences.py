@@ -67,6 +67,11 @@ class Occurrences:
         seen = Csr.from_pairs(rows, entities, 2 * num_relations, num_entities)
         return cls(seen, num_entities, num_relations)
 
+    @classmethod
+    def of_graph(cls, graph: Graph) -> "Occurrences":
+        """Counts occurrences in the training split of a graph."""
+        return cls.from_triples(graph.train, graph.num_entities, graph.num_relations)
+
     def of(self, side: int, relation: int) -> np.ndarray:
         """Returns the entities seen on `side` of `relation`, ascending, int32."""
         return self.seen[side * self.num_relations + relation]

@@ -64,7 +64,7 @@ def training_batches(
     Raises:
         UsageError: the batch is larger than the training split, or no whole number of chunks.
     """
-    per_epoch = steps_per_epoch(len(train), batch_size, chunk)
+    steps_per_epoch(len(train), batch_size, chunk)  # refuses a size that makes no step
     if chunk and batch_size % chunk:
         raise UsageError(
             f"expected a batch size that is a multiple of the {chunk} triples of a chunk, got {batch_size}"
@@ -73,7 +73,7 @@ def training_batches(
     shuffles, corruptions = tf.unstack(tf.random.split(tf.constant([seed, 0], tf.int64), 2))
 
     def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        rows = tf.gather(triples, _shuffled(step, per_epoch, batch_size, len(train), shuffles))
+        rows = tf.gather(triples, _shuffled(step, batch_size, len(train), shuffles))
         draws = tf.random.fold_in(corruptions, step)
         inputs = {}
         if chunk:
@@ -128,7 +128,7 @@ def query_batches(
         UsageError: the batch is larger than the number of queries.
     """
     count = len(train.keys)
-    per_epoch = steps_per_epoch(count, batch_size, what="training queries")
+    steps_per_epoch(count, batch_size, what="training queries")  # refuses a size that makes no step
     rest, relations = np.divmod(train.keys, train.num_relations)
     sides, anchors = np.divmod(rest, train.num_entities)
     queries = tf.constant(np.stack([anchors, relations, sides], 1), tf.int32)
@@ -140,7 +140,7 @@ def query_batches(
 
     def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         # Queries are numbered by side first: what is sorted has heads before tails.
-        index = tf.sort(_shuffled(step, per_epoch, batch_size, count, shuffles))
+        index = tf.sort(_shuffled(step, batch_size, count, shuffles))
         rows = tf.gather(queries, index)
         inputs = {name: rows[:, i] for i, name in enumerate(("anchor", "relation", "side"))}
         answers = listed(index)
@@ -151,7 +151,7 @@ def query_batches(
             distinct, place = tf.unique(inputs["side"] * train.num_relations + inputs["relation"])
             pairs = _multi_hot(seen(distinct), train.num_entities)
             if size < train.num_entities:
-                chosen = _in_turn(step, size, train.num_entities, turns)
+                chosen = tf.cast(_shuffled(step, size, train.num_entities, turns), tf.int32)
                 pairs = tf.gather(pairs, chosen, axis=1)
                 # A row for each query, which is what a batch is split by when there are several devices.
                 inputs["pair_entities"] = tf.broadcast_to(chosen, [batch_size, size])
@@ -180,19 +180,14 @@ def _multi_hot(lists: tf.RaggedTensor, num_entities: int) -> tf.Tensor:
     return tf.scatter_nd(where, tf.ones(tf.shape(where)[:1], tf.int8), shape)
 
 
-def _shuffled(step: tf.Tensor, per_epoch: int, batch_size: int, count: int, seed: tf.Tensor) -> tf.Tensor:
-    """Returns which of `count` examples make the batch of a step, int64 [batch_size]; another order each epoch."""
-    epoch, place = step // per_epoch, step % per_epoch
-    positions = place * batch_size + tf.range(batch_size, dtype=tf.int64)
-    return tf.random.experimental.index_shuffle(positions, tf.random.fold_in(seed, epoch), count - 1)
+def _shuffled(step: tf.Tensor, size: int, count: int, seed: tf.Tensor) -> tf.Tensor:
+    """Returns which `size` of `count` are taken in a step, int64 [size].
 
-
-def _in_turn(step: tf.Tensor, size: int, count: int, seed: tf.Tensor) -> tf.Tensor:
-    """Returns which of `count` are looked at in a step, int32 [size]; over `count // size` steps none comes twice."""
-    turn, place = step // (count // size), step % (count // size)
+    Over `count // size` steps, which are an epoch, none is taken twice; each epoch has another order.
+    """
+    epoch, place = step // (count // size), step % (count // size)
     positions = place * size + tf.range(size, dtype=tf.int64)
-    chosen = tf.random.experimental.index_shuffle(positions, tf.random.fold_in(seed, turn), count - 1)
-    return tf.cast(chosen, tf.int32)
+    return tf.random.experimental.index_shuffle(positions, tf.random.fold_in(seed, epoch), count - 1)
 
 
 def _endless(batch: Callable, first_step: int) -> tf.data.Dataset:

@@ -61,7 +61,7 @@ def write_assets(folder: Path, graph: Graph, known: np.ndarray, candidates: np.n
     graph.relations.save(folder / "relations.txt")
     write_list(folder / "known.bin", known)
     if typed:
-        seen = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations).seen
+        seen = Occurrences.of_graph(graph).seen
         if candidates is not None:
             seen = _only(seen, candidates)
         write_list(folder / "seen_offsets.bin", seen.offsets.astype(np.int64))

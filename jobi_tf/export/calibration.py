@@ -127,7 +127,7 @@ def corrupt(triples: np.ndarray, graph: Graph, known: np.ndarray, p: float, seed
     Returns:
         Corruptions, int32 [M, 3], and the row of the triple of each, int64 [M].
     """
-    occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
+    occurrences = Occurrences.of_graph(graph)
     sampler = NegativeSampler(occurrences, DRAWS, p)
     draws = sampler.corrupt(tf.constant(triples, tf.int32), tf.constant([seed, 1], tf.int64))
     drawn, head_corruptions = (x.numpy() for x in draws[:2])

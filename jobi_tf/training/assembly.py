@@ -155,7 +155,7 @@ def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.
     See `training_batches`, and `query_batches` for the loss full-softmax; it begins with step `first_step`.
     """
     size = config.batch_size or 0
-    occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
+    occurrences = Occurrences.of_graph(graph)
     if config.loss == "full-softmax":
         answers = KnownAnswers.of_graph(graph, ["train"])
         pairs = occurrences if config.joint else None

@@ -53,7 +53,7 @@ class Run:
     @cached_property
     def occurrences(self) -> Occurrences:
         """The entities that training saw with each relation."""
-        return Occurrences.from_triples(self.graph.train, self.graph.num_entities, self.graph.num_relations)
+        return Occurrences.of_graph(self.graph)
 
     @cached_property
     def _held_out(self) -> dict[tuple[int, int, int], str]:

@@ -86,7 +86,7 @@ def measure(
     asked = SimpleNamespace(model=run.model, graph=graph)
     evaluation = evaluate(asked, _RANKED, filter_with=FILTERS[split], progress=progress)
     known = KnownAnswers.of_graph(graph, FILTERS[split], triples)
-    occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
+    occurrences = Occurrences.of_graph(graph)
     first = {
         name: first_answers(run.model, known, occurrences, triples, side, evaluation.ranks[name])
         for side, name in enumerate(SIDES)

@@ -140,7 +140,7 @@ def _relations(run: "Run", ranks: Mapping[str, Any]) -> dict[str, dict[str, dict
 
     graph, triples = run.graph, np.asarray(run.graph.test)
     known = KnownAnswers.of_graph(graph, ("train", "valid", "test"), triples)
-    occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
+    occurrences = Occurrences.of_graph(graph)
     found: dict[str, dict[str, dict[str, float]]] = {}
     for side, side_name in enumerate(SIDES):
         first = first_answers(run.model, known, occurrences, triples, side, ranks[side_name])
