@@ -21,6 +21,7 @@ from jobi_tf.training.config import TrainConfig
 LEARNING_RATES = {"own": 0.0008, "shared": 0.0012}
 ADAGRAD_LEARNING_RATE = 0.1
 LARGEST_BATCH_OF_QUERIES = 500
+TRIPLES_AT_ONCE = 2000
 # What is added to minus a distance before it goes through a sigmoid, where nothing else is said.
 MARGIN_OF_DISTANCES = 6.0
 LAST_LEARNING_RATE = 0.01  # of the first one, where it falls exponentially
@@ -48,6 +49,16 @@ def epoch(config: TrainConfig, graph: Graph) -> Epoch:
     queries = _queries(graph)
     steps = steps_per_epoch(queries, size, what="training queries")
     return Epoch(steps, round(len(graph.train) * steps * size / queries))
+
+
+def steps_at_once(steps: int, batch_size: int, devices: int) -> int:
+    """Returns how many steps TensorFlow takes before it comes back to Python, where some milliseconds pass each time.
+
+    Several if batches are small; a part of the epoch's steps, so that it ends where it would, and a tenth of them at
+    most, so that its progress is seen. One for several devices, since Keras 3.15 fails with more.
+    """
+    largest = 1 if devices > 1 else max(1, min(TRIPLES_AT_ONCE // batch_size, steps // 10))
+    return max(n for n in range(1, largest + 1) if steps % n == 0)
 
 
 def completed(config: TrainConfig, graph: Graph) -> TrainConfig:

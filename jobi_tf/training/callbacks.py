@@ -50,7 +50,7 @@ class StopOnNaN(keras.callbacks.Callback):
         """Looks at the running mean of the loss."""
         if not math.isfinite(logs["loss"]):
             raise JobiError(
-                f"the loss became {logs['loss']} at step {batch + 1} of the epoch: training stopped; "
+                f"the loss became {logs['loss']} by step {batch + 1} of the epoch: training stopped; "
                 "expected finite numbers, try a lower learning rate"
             )
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, shared_by
+from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, shared_by, steps_at_once
 from jobi_tf.training.callbacks import (
     Callbacks,
     Checkpoint,
@@ -158,6 +158,7 @@ def _fit(
             # Builds the losses: under a strategy fit would do so with ids averaged over the devices (Keras 3.15).
             example = {name: tf.constant([[1.0, 0.0]]) for name in ("triple", "pair")[: 1 + config.joint]}
             model.compute_loss(y=example, y_pred=example)
+            model.steps_per_execution = steps_at_once(steps, config.batch_size or 0, strategy.num_replicas_in_sync)
             model.fit(
                 batches,
                 epochs=config.epochs,

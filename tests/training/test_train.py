@@ -9,7 +9,7 @@ import jobi_tf
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.evaluation.metrics import best_row
-from jobi_tf.training.assembly import completed
+from jobi_tf.training.assembly import completed, steps_at_once
 from jobi_tf.training.callbacks import EarlyStopping
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
@@ -254,3 +254,19 @@ def test_resume_needs_a_checkpoint(tmp_path):
         jobi_tf.resume(tmp_path / "run")
     with pytest.raises(DataError, match="that run has not finished an epoch"):
         jobi_tf.load_run(tmp_path / "run")
+
+
+def test_steps_at_once_change_nothing(tmp_path, monkeypatch):
+    settings = {"batch_size": 5, "epochs": 2, "learning_rate": 0.05}
+    train(tmp_path / "several", **settings)
+    monkeypatch.setattr("jobi_tf.training.train.steps_at_once", lambda *_: 1)
+    train(tmp_path / "one", **settings)
+    assert timeless(tmp_path / "several") == timeless(tmp_path / "one")
+
+
+@pytest.mark.parametrize(
+    ("steps", "size", "devices", "expected"),
+    [(272, 1000, 1, 2), (10_884, 25, 1, 12), (10_884, 25, 2, 1), (31, 50, 1, 1), (30, 50, 1, 3), (60, 2001, 1, 1)],
+)
+def test_steps_at_once(steps, size, devices, expected):
+    assert steps_at_once(steps, size, devices) == expected
