@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.evaluation.metrics import METRICS
 
 from .command import Command
 from .main import INTERRUPTED
@@ -208,7 +209,7 @@ class _Display:
             self._epochs[label] = "begins"
         elif event.kind == "epoch":
             value = event.content["value"]
-            told = "" if value is None else f", validation Hits@10 {value:.4f}"
+            told = "" if value is None else f", validation {METRICS[event.run.config.monitor]} {value:.4f}"
             self._epochs[label] = f"epoch {event.content['epoch']}/{event.content['epochs']}{told}"
         else:
             self._epochs.pop(label, None)

@@ -16,7 +16,7 @@ from jobi_tf.export.card import model_card
 from jobi_tf.export.contract import describe_signatures, example_requests, inputs_of, versions
 from jobi_tf.export.drift import Drift, measure_drift
 from jobi_tf.export.servable import UNKNOWN_SCORE, Servable
-from jobi_tf.export.versions import choose_version, written_beside
+from jobi_tf.export.versions import choose_version, new_version
 from jobi_tf.export.warmup import BATCHES, check_extra, write_warmup
 from jobi_tf.models.jobi import JoBi
 
@@ -114,7 +114,7 @@ def export_run(
     version = choose_version(folder, version)
     ids = None if candidates is None else read_candidates(Path(candidates), run.graph.entities)
     _check_weights(run.model, dtype)
-    with written_beside(folder, version) as beside:
+    with new_version(folder, version) as beside:
         known = known_keys(run.graph)
         write_assets(beside / "lists", run.graph, known, ids, typed)
         servable = Servable(run.model, dtype, beside / "lists", top_k)

@@ -33,7 +33,7 @@ def choose_version(folder: Path, version: int | None) -> int:
 
 
 @contextmanager
-def written_beside(folder: Path, version: int) -> Iterator[Path]:
+def new_version(folder: Path, version: int) -> Iterator[Path]:
     """Gives a hidden folder to work in, whose folder `version` becomes that version when all succeeded.
 
     Otherwise nothing stays behind.

@@ -13,6 +13,7 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES
 from jobi_tf.datasets.statistics import CATEGORIES, statistics
 from jobi_tf.evaluation.breakdowns import FirstAnswers, reliability
+from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.evaluation.reliability import Bin
 from jobi_tf.experiments.report.charts import Line, line_chart
@@ -26,9 +27,7 @@ MOST_IMPLAUSIBLE = 15
 CURVES = {
     "triple_loss": "triple loss",
     "pair_loss": "pair loss",
-    "val_mrr": "validation MRR",
-    "val_hits@1": "validation Hits@1",
-    "val_hits@10": "validation Hits@10",
+    **{f"val_{name}": f"validation {METRICS[name]}" for name in ("mrr", "hits@1", "hits@10")},
 }
 
 

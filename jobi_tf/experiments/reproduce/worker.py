@@ -43,17 +43,17 @@ def _trained(settings: dict[str, Any], channel: Channel) -> "Run":
     config, folder = TrainConfig.create(settings), RunFolder(Path(settings["run_dir"]))
     if folder.checkpoints():
         check_settings(folder, config)
-    return train_or_resume(config, folder, [_watch(channel, config.epochs)])
+    return train_or_resume(config, folder, [_watch(channel, config.epochs, f"val_{config.monitor}")])
 
 
-def _watch(channel: Channel, epochs: int) -> "keras.callbacks.Callback":
+def _watch(channel: Channel, epochs: int, monitor: str) -> "keras.callbacks.Callback":
     import keras
 
     class Watch(keras.callbacks.Callback):
         """Tells about each epoch."""
 
         def on_epoch_end(self, epoch: int, logs: dict) -> None:
-            value = logs.get("val_hits@10")
+            value = logs.get(monitor)
             channel.say("epoch", epoch=epoch + 1, epochs=epochs, value=None if value is None else float(value))
 
     return Watch()
