@@ -64,11 +64,7 @@ def training_batches(
     Raises:
         UsageError: the batch is larger than the training split, or no whole number of chunks.
     """
-    steps_per_epoch(len(train), batch_size, chunk)  # refuses a size that makes no step
-    if chunk and batch_size % chunk:
-        raise UsageError(
-            f"expected a batch size that is a multiple of the {chunk} triples of a chunk, got {batch_size}"
-        )
+    steps_per_epoch(len(train), batch_size, chunk)  # refuses a size that makes no step or no whole chunks
     triples = tf.constant(train, tf.int32)
     shuffles, corruptions = tf.unstack(tf.random.split(tf.constant([seed, 0], tf.int64), 2))
 

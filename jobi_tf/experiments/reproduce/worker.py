@@ -15,6 +15,7 @@ from jobi_tf.experiments.worker import Channel, main, train_or_resume
 if TYPE_CHECKING:
     import keras
 
+    from jobi_tf.training.config import TrainConfig
     from jobi_tf.training.run import Run
 
 
@@ -43,18 +44,18 @@ def _trained(settings: dict[str, Any], channel: Channel) -> "Run":
     config, folder = TrainConfig.create(settings), RunFolder(Path(settings["run_dir"]))
     if folder.checkpoints():
         check_settings(folder, config)
-    return train_or_resume(config, folder, [_watch(channel, config.epochs, f"val_{config.monitor}")])
+    return train_or_resume(config, folder, [_watch(channel, config)])
 
 
-def _watch(channel: Channel, epochs: int, monitor: str) -> "keras.callbacks.Callback":
+def _watch(channel: Channel, config: "TrainConfig") -> "keras.callbacks.Callback":
     import keras
 
     class Watch(keras.callbacks.Callback):
         """Tells about each epoch."""
 
         def on_epoch_end(self, epoch: int, logs: dict) -> None:
-            value = logs.get(monitor)
-            channel.say("epoch", epoch=epoch + 1, epochs=epochs, value=None if value is None else float(value))
+            value = logs.get(f"val_{config.monitor}")
+            channel.say("epoch", epoch=epoch + 1, epochs=config.epochs, value=None if value is None else float(value))
 
     return Watch()
 
