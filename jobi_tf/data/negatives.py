@@ -124,6 +124,29 @@ class NegativeSampler:
         triple_labels = self._triple_labels(triples, candidates, tails)
         return candidates, head_corruptions, triple_labels, self._pair_labels(row, candidates)
 
+    def corrupt_by_side(self, triples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Draws as many negatives of `triples` on one side as on the other.
+
+        Args:
+            triples: int32 [B, 3].
+            seed: int [2]; equal seeds give equal draws.
+
+        Returns:
+            candidates: int32 [B, 2, n / 2]; the first ones of a triple replace its head, the second ones its tail.
+            triple_labels: int8 [B, 2, n / 2], as of `corrupt`.
+            pair_labels: int8 [B, 2, n / 2], as of `corrupt`.
+
+        Raises:
+            UsageError: n is odd.
+        """
+        if self.negatives % 2:
+            raise UsageError(f"expected an even number of negatives, half of them for each side, got {self.negatives}")
+        triples = triples[:, None]  # [B, 1, 3]
+        tails = tf.broadcast_to([[False], [True]], [2, self.negatives // 2])
+        row = self._row(triples[..., 1:2], tails)  # [B, 2, n / 2]
+        candidates = self._draw(row, seed)
+        return candidates, self._triple_labels(triples, candidates, tails), self._pair_labels(row, candidates)
+
     def corrupt_shared(self, triples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Draws negatives that the triples of a chunk share.
 

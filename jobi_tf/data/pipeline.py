@@ -36,6 +36,7 @@ def training_batches(
     seed: int,
     first_step: int = 0,
     chunk: int | None = None,
+    by_side: bool = False,
 ) -> tf.data.Dataset:
     """Returns the endless stream of training batches, from step `first_step` on.
 
@@ -52,11 +53,15 @@ def training_batches(
         first_step: number of batches to leave out at the start.
         chunk: c, so many triples share their negatives; without it each has its own. The triples of a batch are then
             sorted by relation, so that chunks are of one relation, or of few; the same triples make a batch.
+        by_side: half of a triple's negatives replace its head, half its tail, and each half is by itself.
 
     Returns:
         A dataset of `(inputs, labels)`. With negatives of their own:
             inputs: `head`, `relation`, `tail` int32 [B]; `candidates` int32 [B, n]; `head_corruptions` int32 [B].
             labels: `triple`, and `pair` where joint: int8 [B, 1 + n], of the positive and then its candidates.
+        By side, heads before tails:
+            inputs: `head`, `relation`, `tail` int32 [B]; `candidates` int32 [B, 2, n / 2].
+            labels: `triple`, and `pair` where joint: int8 [B, 2, 1 + n / 2].
         With shared ones, in B / c chunks:
             inputs: `head`, `relation`, `tail` int32 [B / c, c]; `candidates` int32 [B / c, n].
             labels: `triple`, and `pair` where joint: int8 [B / c, c, 1 + n].
@@ -76,10 +81,12 @@ def training_batches(
             by_relation = tf.gather(rows, tf.argsort(rows[:, 1], stable=True))
             rows = tf.reshape(by_relation, [batch_size // chunk, chunk, 3])
             inputs["candidates"], triple_labels, pair_labels = sampler.corrupt_shared(rows, draws)
+        elif by_side:
+            inputs["candidates"], triple_labels, pair_labels = sampler.corrupt_by_side(rows, draws)
         else:
             inputs["candidates"], inputs["head_corruptions"], triple_labels, pair_labels = sampler.corrupt(rows, draws)
         inputs |= {name: rows[..., i] for i, name in enumerate(("head", "relation", "tail"))}
-        positive = tf.ones([*rows.shape[:-1], 1], tf.int8)
+        positive = tf.ones_like(triple_labels[..., :1])
         labels = {"triple": tf.concat([positive, triple_labels], -1)}
         if joint:
             labels["pair"] = tf.concat([positive, pair_labels], -1)

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import TAIL, column
+from jobi_tf.data.occurrences import HEAD, TAIL, column
 from jobi_tf.errors import UsageError
 from jobi_tf.models.batch_scores import batch_scores
 from jobi_tf.models.dropout import dropped
@@ -45,9 +45,9 @@ class JoBi(keras.Model):
         entity_dropout: share of the numbers of a known entity that a query of training goes without.
         relation_dropout: share of the numbers of its relation.
         relation_prediction: weight λ of another loss, the negative log-likelihood of a training triple's relation under
-            a softmax over the triple head's scores of all relations (Chen et al. 2021), in the mean over triples. With
-            queries a triple comes on both sides and counts one half on each; with reciprocal relations the softmax is
-            over their inverses too, and the weight of that paper is λ/2.
+            a softmax over the triple head's scores of all relations (Chen et al. 2021), in the mean over triples; with
+            reciprocal relations over those of their inverses too, on both sides. With queries a triple comes on both
+            sides and counts one half on each, so that the weight of that paper is λ/2.
 
     Raises:
         UsageError: a size is not positive, there is no such scorer, or it cannot do without reciprocal relations or
@@ -155,6 +155,8 @@ class JoBi(keras.Model):
             inputs: either triples with candidates of their own: `head`, `relation`, `tail` int32 [B]; `candidates`
                 int32 [B, n]; `head_corruptions` int32 [B], how many of a row's candidates, from the left, replace its
                 head; the others replace its tail.
+                Or triples with candidates by side: `candidates` int32 [B, 2, m], of which the first m replace a
+                triple's head and the others its tail; no `head_corruptions`.
                 Or chunks of c triples that share candidates: `head`, `relation`, `tail` int32 [C, c]; `candidates`
                 int32 [C, n], of which the first n // 2 replace heads, the others tails.
                 Or queries: `anchor`, the known entity, and `relation` int32 [B]; `side`, which is sought, int32 [B],
@@ -163,18 +165,21 @@ class JoBi(keras.Model):
             training: whether to drop out and to add penalties.
 
         Returns:
-            `triple`, and `pair` of a joint model: scores of the triple and of its candidates, float32 [B, 1 + n] or
-            [C, c, 1 + n]; or of all entities, [B, E], of the pair head maybe [B, M].
+            `triple`, and `pair` of a joint model: scores of the triple and of its candidates, float32 [B, 1 + n],
+            [B, 2, 1 + m] or [C, c, 1 + n]; or of all entities, [B, E], of the pair head maybe [B, M].
 
         Raises:
-            UsageError: relations are reciprocal, and a triple with candidates would have a score for each side.
+            UsageError: relations are reciprocal, so that a triple has a score for each side, and sides come together.
         """
         if training and self._steps is not None:
             self._steps.assign_add(1)
         if "anchor" in inputs:
             scores = self._with_all_entities(inputs, training)
-        elif self.reciprocal:
-            raise UsageError("expected queries, as reciprocal relations have two scores for a triple, got triples")
+        elif self.reciprocal and inputs["candidates"].shape.rank != 3:
+            raise UsageError(
+                "expected queries, or candidates by side, as reciprocal relations have two scores for a triple, got "
+                "candidates for both sides"
+            )
         elif inputs["head"].shape.rank == 1:
             scores = self._with_own_candidates(inputs, training)
         else:
@@ -189,13 +194,28 @@ class JoBi(keras.Model):
         rows = tf.gather(self.entity.value, ids)
         places = place[:batch], place[batch : 2 * batch]
         if training and self._penalty:
-            self._penalise([(tf.gather(rows, x), 1.0) for x in places], relation)
+            # A triple takes one half of a reciprocal relation on each side, and so each by half.
+            self._penalise([(tf.gather(rows, x), 1.0) for x in places], relation, 0.5 if self.reciprocal else 1.0)
         if training and self._relation_loss:
-            self._predict_relations(*(tf.gather(rows, x) for x in places), relation)
+            triples = [*(tf.gather(rows, x) for x in places), relation]
+            if self.reciprocal:
+                sides = tf.repeat([HEAD, TAIL], batch)
+                self._predict_relations(*(tf.concat([x, x], 0) for x in triples), side=sides)
+            else:
+                self._predict_relations(*triples)
         anchors = self._anchors([tf.gather(rows, x) for x in places]) if training and self.entity_dropout else ()
         relations = self._relations(relation, training)
         candidates = tf.reshape(place[2 * batch :], tf.shape(candidates))
-        scores = batch_scores(self._scorer, rows, relations, *places, candidates, inputs["head_corruptions"], anchors)
+        by_side = candidates.shape.rank == 3
+        if by_side:
+            # The triple itself stands before the candidates of its tail as well.
+            head_corruptions = tf.fill([batch], tf.shape(candidates)[2])
+            candidates = tf.concat([candidates[:, HEAD], places[TAIL][:, None], candidates[:, TAIL]], 1)
+        else:
+            head_corruptions = inputs["head_corruptions"]
+        scores = batch_scores(self._scorer, rows, relations, *places, candidates, head_corruptions, anchors)
+        if by_side:
+            scores = tf.reshape(scores, [len(relations), batch, 2, -1])
         return tf.unstack(scores, len(relations))
 
     def _with_shared_candidates(self, inputs: dict[str, tf.Tensor], training: bool) -> list[tf.Tensor]:

@@ -31,7 +31,7 @@ class TrainConfig(BaseModel):
         Field("complex", description="score function; conve goes with the loss full-softmax and reciprocal relations")
     )
     reciprocal: bool = Field(
-        False, description="ask for heads by a second half of each relation (for the loss full-softmax)"
+        False, description="ask for heads by a second half of each relation (full-softmax, or negatives by side)"
     )
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
@@ -72,8 +72,10 @@ class TrainConfig(BaseModel):
         "queries (default: 500)",
     )
     negatives: int = Field(50, ge=1, description="negatives a triple")
-    negatives_mode: Literal["own", "shared"] = Field(
-        "own", description="negatives of each triple's own, or shared by the triples of a chunk, which is faster"
+    negatives_mode: Literal["own", "by-side", "shared"] = Field(
+        "own",
+        description="negatives of each triple's own: all in one loss, or by-side, with one loss for those of its head "
+        "and one for those of its tail; or shared by the triples of a chunk, which is faster",
     )
     chunk: int = Field(10, ge=1, description="triples that share their negatives, where they are shared")
     filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")
@@ -123,9 +125,9 @@ class TrainConfig(BaseModel):
             (("pair_entities",), self.loss == "full-softmax", "the pair loss looks at a triple's negatives"),
             (
                 ("reciprocal",),
-                self.loss == "full-softmax",
-                "reciprocal relations give a triple a score for each side, and the losses over sampled negatives have "
-                "one for both; the loss full-softmax asks each side by itself",
+                self.loss == "full-softmax" or self.negatives_mode == "by-side",
+                "reciprocal relations give a triple a score for each side, and such negatives have one loss for both; "
+                "negatives_mode by-side and the loss full-softmax ask each side by itself",
             ),
         ):
             for name in () if has_effect else names:

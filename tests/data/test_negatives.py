@@ -192,6 +192,30 @@ def test_shared_labels_equal_brute_force(filtered):
     assert (triple_labels < 0).any() == filtered
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+def test_draws_by_side_and_their_labels_equal_brute_force(filtered):
+    triples = np.tile(TRIPLES, (40, 1))
+    draws = sampler(6, 0.4, filtered=filtered).corrupt_by_side(tf.constant(triples), SEED)
+    candidates, triple_labels, pair_labels = (x.numpy() for x in draws)
+    assert candidates.shape == triple_labels.shape == pair_labels.shape == (len(triples), 2, 3)
+    known = set(map(tuple, TRIPLES.tolist()))
+    for row, side, i in np.ndindex(candidates[: len(TRIPLES)].shape):
+        (h, r, t), new = triples[row].tolist(), int(candidates[row, side, i])
+        corrupted = (h, r, new) if side else (new, r, t)
+        assert pair_labels[row, side, i] == (new in seen(r, 2 * side))
+        assert triple_labels[row, side, i] == (-1 if filtered and corrupted in known else 0)
+    for column in (0, 2):
+        drawn = candidates[triples[:, 1] == 0, column // 2]
+        shares = np.full(ENTITIES, 0.6 / ENTITIES)
+        shares[seen(0, column)] += 0.4 / len(seen(0, column))
+        assert fits(np.bincount(drawn.ravel(), minlength=ENTITIES), shares)
+
+
+def test_an_odd_number_of_negatives_by_side_is_refused():
+    with pytest.raises(UsageError, match="an even number of negatives, half of them for each side, got 5"):
+        sampler(5, 0.3).corrupt_by_side(tf.constant(TRIPLES), SEED)
+
+
 @pytest.mark.parametrize("size", [1, 64, 2**10])
 def test_membership_is_exact_with_a_bit_for_each_key_or_for_each_hash(size, monkeypatch):
     keys = np.unique(np.random.default_rng(0).integers(2**40, size=30)) if size > 64 else np.arange(0, size, 3)

@@ -10,9 +10,10 @@ from tests.graphs import random_graph
 GRAPH = random_graph(train=60)
 
 
-def stream(count, batch_size=10, seed=0, first_step=0, joint=True, train=GRAPH.train, chunk=None):
+def stream(count, batch_size=10, seed=0, first_step=0, joint=True, train=GRAPH.train, **form):
     occurrences = Occurrences.from_triples(train, GRAPH.num_entities, GRAPH.num_relations)
-    batches = training_batches(train, NegativeSampler(occurrences, 4, 0.5), batch_size, joint, seed, first_step, chunk)
+    sampler = NegativeSampler(occurrences, 4, 0.5)
+    batches = training_batches(train, sampler, batch_size, joint, seed, first_step, **form)
     return list(batches.take(count).as_numpy_iterator())
 
 
@@ -97,6 +98,15 @@ def test_a_batch_size_out_of_range_is_refused(batch_size):
 def test_default_batch_size(triples, size):
     assert default_batch_size(triples) == size
     assert steps_per_epoch(triples, size) >= 1
+
+
+def test_batches_by_side_hold_the_same_triples():
+    for own, (inputs, labels) in zip(stream(6), stream(6, by_side=True), strict=True):
+        assert triples([(inputs, None)]) == triples([own])
+        assert inputs["candidates"].shape == (10, 2, 2)
+        assert labels["triple"].shape == labels["pair"].shape == (10, 2, 3)
+        assert (labels["triple"][..., 0] == 1).all()
+        assert (labels["pair"][..., 0] == 1).all()
 
 
 def test_chunks_hold_the_same_triples_as_batches_do_by_relation():

@@ -145,3 +145,31 @@ def test_gradients_of_the_tables(joint):
     assert all(isinstance(x, tf.IndexedSlices) for x in found)  # a step must not cost the whole table
     for ours, theirs in zip(dense(found), dense(tape.gradient(loss, tables)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("reciprocal", [False, True])
+@pytest.mark.parametrize("scorer", ["complex", "tucker", "typecomplex", "transe"])
+def test_candidates_by_side(scorer, reciprocal):
+    model = jobi_tf.JoBi(8, 3, 4, scorer, reciprocal=reciprocal)
+    rng = np.random.default_rng(0)
+    triples = np.stack([rng.integers(size, size=6) for size in (8, 3, 8)], 1).astype(np.int32)
+    candidates = rng.integers(8, size=(6, 2, 5)).astype(np.int32)
+    inputs = dict(zip(("head", "relation", "tail"), triples.T, strict=True)) | {"candidates": candidates}
+    places = [np.concatenate([triples[:, [2 * side]], candidates[:, side]], 1) for side in (0, 1)]
+
+    def by_side():
+        return model({name: tf.constant(x) for name, x in inputs.items()})["triple"]
+
+    def by_ranking():  # the scores of all entities on each side
+        return tf.stack([tf.gather(model.scores(triples, x), places[x], batch_dims=1) for x in (0, 1)], 1)
+
+    results = []
+    for scores in (by_side, by_ranking):
+        with tf.GradientTape() as tape:
+            found = scores()
+            loss = tf.reduce_sum(tf.sin(found) * np.arange(found.shape.num_elements()).reshape(found.shape))
+        tables = [model.entity, model.triple_relation, *model.common[0].values()]
+        results.append([found, *dense(tape.gradient(loss, [x.value for x in tables]))])
+    assert results[0][0].shape == (6, 2, 6)
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)

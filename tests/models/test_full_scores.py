@@ -97,5 +97,5 @@ def test_the_gradient_of_the_entities_is_one_table(penalised):
 def test_reciprocal_relations_refuse_triples():
     ids = tf.constant([0, 1], tf.int32)
     inputs = {"head": ids, "relation": ids, "tail": ids, "candidates": ids[:, None], "head_corruptions": ids}
-    with pytest.raises(UsageError, match="reciprocal relations have two scores for a triple"):
+    with pytest.raises(UsageError, match="expected queries, or candidates by side, as reciprocal relations have two"):
         jobi_tf.JoBi(4, 2, 3, reciprocal=True)(inputs)

@@ -1,4 +1,4 @@
-"""Penalties and dropout, in each of the three forms of a batch."""
+"""Penalties and dropout, in each of the forms of a batch."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from jobi_tf.models.scorers import SCORERS
 from .oracles import moduli
 
 ENTITIES, RELATIONS = 9, 4
-FORMS = ["own", "shared", "all"]
+FORMS = ["own", "by side", "shared", "all"]
 
 
 def batch(form, seed=0):
@@ -26,11 +26,12 @@ def batch(form, seed=0):
         }
         weight = {"weight": tf.constant([1.5, 0.5, 1.0, 1.5])}
     else:
-        shape = {"own": (6,), "shared": (2, 3)}[form]
+        shape = (2, 3) if form == "shared" else (6,)
         sizes = {"head": ENTITIES, "relation": RELATIONS, "tail": ENTITIES}
         inputs = {name: rng.integers(size, size=shape) for name, size in sizes.items()}
-        inputs["candidates"] = rng.integers(ENTITIES, size=(*shape[:1], 4))
-        inputs["head_corruptions"] = rng.integers(5, size=shape[:1])
+        inputs["candidates"] = rng.integers(ENTITIES, size=(6, 2, 2) if form == "by side" else (*shape[:1], 4))
+        if form == "own":
+            inputs["head_corruptions"] = rng.integers(5, size=6)
         weight = {}
     return {name: tf.constant(x, tf.int32) for name, x in inputs.items()} | weight
 
@@ -39,7 +40,8 @@ def triples_of(inputs):
     """The triples that a batch stands for, [N, 3], with what each counts and the side that is sought."""
     if "anchor" not in inputs:
         triples = np.stack([inputs[name].numpy().ravel() for name in ("head", "relation", "tail")], 1)
-        return [(triple, 1.0, None) for triple in triples], len(triples)
+        sides = ((0.5, 0), (0.5, 1)) if inputs["candidates"].ndim == 3 else ((1.0, None),)
+        return [(triple, *side) for triple in triples for side in sides], len(triples)
     found = []
     for anchor, relation, side, answers, weight in zip(*(inputs[x].numpy() for x in inputs), strict=True):
         answers = answers[answers >= 0]
@@ -69,7 +71,7 @@ def oracle(model, inputs):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("scorer", SCORERS)
 def test_penalties_are_those_of_the_triples(scorer, form):
-    reciprocal = form == "all" and scorer in ("complex", "tucker")
+    reciprocal = form in ("by side", "all") and scorer in ("complex", "tucker")
     model = jobi_tf.JoBi(ENTITIES, RELATIONS, 4, scorer, n3=0.5, n3_pair=0.25, l2=0.125, reciprocal=reciprocal)
     inputs = batch(form)
     model(inputs, training=True)

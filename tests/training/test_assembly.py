@@ -18,6 +18,7 @@ QUERIES = len({(side, e, r) for h, r, t in GRAPH.train.tolist() for side, e in (
 FULL = {"loss": "full-softmax"}
 # With all queries in a batch, since losses of other batches differ by the numbers of their answers.
 ALL = FULL | {"batch_size": QUERIES}
+SIDES = {"negatives_mode": "by-side", "negatives": 6}
 LOSSES = ["softmax", "full-softmax", "logistic", "margin"]
 FAST = [*(("complex", loss) for loss in LOSSES), ("tucker", "full-softmax"), ("rotate", "logistic")]
 SLOW = [x for x in product(SCORERS, LOSSES) if x not in FAST]
@@ -59,6 +60,8 @@ def test_the_losses_of_both_heads_fall(model, loss):
         ALL | {"reciprocal": True, "n3": 0.01, "entity_dropout": 0.1, "optimizer": "adagrad"},
         ALL | {"joint": False, "label_smoothing": 0.1},
         {"loss": "logistic", "adversarial_temperature": 0.5, "negatives_mode": "shared", "negatives": 6},
+        SIDES | {"reciprocal": True, "relation_prediction": 0.5, "n3": 0.01, "entity_dropout": 0.1},
+        SIDES | {"loss": "margin"},
     ],
 )
 def test_with_each_option_the_loss_falls(settings):
@@ -73,6 +76,7 @@ def test_with_each_option_the_loss_falls(settings):
         FULL | {"reciprocal": True, "entity_dropout": 0.2, "n3": 0.1, "schedule": "cosine", "model": "tucker"},
         {"relation_dropout": 0.2, "optimizer": "adagrad", "l2": 0.1, "schedule": "exponential", "model": "rotate"},
         {"loss": "logistic", "adversarial_temperature": 1.0, "label_smoothing": 0.1, "relation_prediction": 0.5},
+        SIDES | {"reciprocal": True, "filter_negatives": True},
     ],
 )
 def test_a_saved_training_goes_on_exactly(settings, tmp_path):
