@@ -60,7 +60,7 @@ def reproduce(
     """Run experiments of the paper and others, and write their tables, the paper's figures beside ours.
 
     EXPERIMENT is table2, table3, ablation, batch-sweep, negatives-sweep, full-softmax, typecomplex, runtime,
-    qualitative, models, best, all, or a YAML file. Runs that are complete are only read, interrupted ones go on,
+    qualitative, models, sides, best, all, or a YAML file. Runs that are complete are only read, interrupted ones go on,
     missing ones are made. Writes NAME.md, NAME.csv and NAME.png.
     """
     if dry_run and tables_only:
