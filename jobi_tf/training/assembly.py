@@ -179,8 +179,8 @@ def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.
         return query_batches(answers, pairs, size, config.seed, first_step, config.pair_entities)
     filtered = graph.train if config.filter_negatives else None
     sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)
-    apart = {"chunk": shared_by(config), "by_side": _by_side(config)}
-    return training_batches(graph.train, sampler, size, config.joint, config.seed, first_step, **apart)
+    chunk, by_side = shared_by(config), _by_side(config)
+    return training_batches(graph.train, sampler, size, config.joint, config.seed, first_step, chunk, by_side)
 
 
 def _queries(graph: Graph) -> int:
