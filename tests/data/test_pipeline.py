@@ -132,7 +132,7 @@ def test_a_batch_of_no_whole_number_of_chunks_is_refused():
 
 
 KNOWN = KnownAnswers.of_graph(GRAPH, ["train"])
-SEEN = Occurrences.from_triples(GRAPH.train, GRAPH.num_entities, GRAPH.num_relations)
+SEEN = Occurrences.of_graph(GRAPH)
 QUERIES = len(KNOWN.keys)
 
 

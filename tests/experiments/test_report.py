@@ -125,7 +125,7 @@ def test_a_tie_with_the_true_answer_is_no_right_first_answer():
     model = jobi_tf.JoBi(GRAPH.num_entities, GRAPH.num_relations, 4)
     for table in model.weights:
         table.assign(np.zeros(table.shape, np.float32))
-    occurrences = Occurrences.from_triples(GRAPH.train, GRAPH.num_entities, GRAPH.num_relations)
+    occurrences = Occurrences.of_graph(GRAPH)
     filters = KnownAnswers.of_graph(GRAPH, FILTERS["test"])
     found = evaluate(SimpleNamespace(model=model, graph=GRAPH), "test", "tail")
     got = first_answers(model, filters, occurrences, GRAPH.test, 1, found.ranks["tail"])

@@ -87,7 +87,7 @@ def test_corruptions(p):
     assert len(set(zip(owner.tolist(), changed[:, 0].tolist(), strict=True))) == len(owner) == 120  # one a side
     assert not triple_set(corruptions) & known
     if p == 1:
-        seen = Occurrences.from_triples(graph.train, 30, 4)
+        seen = Occurrences.of_graph(graph)
         for triple, (head, _, _) in zip(corruptions, changed, strict=True):
             side = 0 if head else 1
             assert triple[2 * side] in seen.of(side, triple[1])

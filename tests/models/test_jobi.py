@@ -16,7 +16,7 @@ from .oracles import WIDTHS
 
 def batches(joint=True, first_step=0):
     graph = random_graph()
-    occurrences = Occurrences.from_triples(graph.train, graph.num_entities, graph.num_relations)
+    occurrences = Occurrences.of_graph(graph)
     return training_batches(graph.train, NegativeSampler(occurrences, 5, 0.3), 20, joint, 0, first_step)
 
 
