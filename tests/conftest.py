@@ -1,6 +1,7 @@
 """What every test can ask for."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from click.testing import CliRunner, Result
 from jobi_tf.cli.main import cli
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # In the background of a shell, which processes that tests start and interrupt would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

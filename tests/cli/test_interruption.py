@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-EPOCHS = 64  # so many that the signal comes in time, however busy the machine
-OPTIONS = ("--dim", "4", "--batch-size", "20", "--negatives", "5", "--epochs", str(EPOCHS), "--eval-every", "12")
+EPOCHS = 16
+OPTIONS = ("--dim", "4", "--batch-size", "20", "--negatives", "5", "--epochs", str(EPOCHS), "--eval-every", "3")
 OPTIONS += ("--patience", "9")
 
 
