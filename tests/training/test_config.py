@@ -72,7 +72,7 @@ def test_assignments():
         ({"joint": False, "n3_pair": 0.1}, "expected n3_pair to be left at 0.0, got 0.1: there is no pair head"),
         ({"pair_entities": 9}, "pair_entities to be left at None, got 9: the pair loss looks at a triple's negatives"),
         ({"loss": "full-softmax", "joint": False, "pair_entities": 9}, "got 9: there is no pair head"),
-        ({"reciprocal": True}, "reciprocal to be left at False, got True: .* for each side.*full-softmax ask"),
+        ({"reciprocal": True}, "reciprocal to be left at False, got True: .* a score for each side.*full-softmax ask"),
         ({"loss": "logistic", "reciprocal": True}, "reciprocal to be left at False"),
     ],
 )
