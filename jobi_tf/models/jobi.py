@@ -193,17 +193,19 @@ class JoBi(keras.Model):
         ids, place = tf.unique(tf.concat([head, tail, tf.reshape(candidates, [-1])], 0))
         rows = tf.gather(self.entity.value, ids)
         places = place[:batch], place[batch : 2 * batch]
-        if training and self._penalty:
-            # A triple takes one half of a reciprocal relation on each side, and so each by half.
-            self._penalise([(tf.gather(rows, x), 1.0) for x in places], relation, 0.5 if self.reciprocal else 1.0)
-        if training and self._relation_loss:
-            triples = [*(tf.gather(rows, x) for x in places), relation]
-            if self.reciprocal:
+        anchors: list[tf.Tensor] = []
+        if training and (self._penalty or self._relation_loss or self.entity_dropout):
+            rows, *own = table_and_rows(rows, *places)
+            if self._penalty:
+                # A triple takes one half of a reciprocal relation on each side, and so each by half.
+                self._penalise([(x, 1.0) for x in own], relation, 0.5 if self.reciprocal else 1.0)
+            if self._relation_loss and self.reciprocal:
                 sides = tf.repeat([HEAD, TAIL], batch)
-                self._predict_relations(*(tf.concat([x, x], 0) for x in triples), side=sides)
-            else:
-                self._predict_relations(*triples)
-        anchors = self._anchors([tf.gather(rows, x) for x in places]) if training and self.entity_dropout else ()
+                self._predict_relations(*(tf.concat([x, x], 0) for x in (*own, relation)), side=sides)
+            elif self._relation_loss:
+                self._predict_relations(*own, relation)
+            if self.entity_dropout:
+                anchors = self._anchors(own)
         relations = self._relations(relation, training)
         candidates = tf.reshape(place[2 * batch :], tf.shape(candidates))
         by_side = candidates.shape.rank == 3
