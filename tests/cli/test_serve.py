@@ -31,7 +31,8 @@ done
 mv "$out/arguments.part" "$out/arguments"
 {then}
 """
-WAIT = 'sleep 60 & pid=$!; wait "$pid"'
+# Its sleep holds no pipe: told to end before it knows the sleep's number, it would leave the pipe open for a minute.
+WAIT = 'sleep 60 > /dev/null 2>&1 & pid=$!; wait "$pid"'
 
 
 @pytest.fixture(scope="session")
