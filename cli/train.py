@@ -170,8 +170,8 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     entities, parameters = graph.num_entities * model.width, sum(math.prod(x.shape) for x in model.trainable_variables)
     others = "nets and relations" if model.nets else "relations"
     negatives = f"{config.negatives} negatives a triple" + (", known ones left out" if config.filter_negatives else "")
-    modes = {"own": "", "by-side": ", half of them for each side", "shared": f", shared by {config.chunk} triples"}
-    negatives += modes[config.negatives_mode]
+    negatives += ", half of them for each side" if config.by_side else ""
+    negatives += f", shared by {config.chunk} triples" if config.shared else ""
     negatives += f", p {config.p:g}"
     if config.loss == "full-softmax":
         negatives = "queries, each with all entities"

@@ -139,15 +139,16 @@ class NegativeSampler:
         Raises:
             UsageError: n is odd.
         """
-        if self.negatives % 2:
-            raise UsageError(f"expected an even number of negatives, half of them for each side, got {self.negatives}")
+        half = self._half()
         triples = triples[:, None]  # [B, 1, 3]
-        tails = tf.broadcast_to([[False], [True]], [2, self.negatives // 2])
+        tails = tf.broadcast_to([[False], [True]], [2, half])
         row = self._row(triples[..., 1:2], tails)  # [B, 2, n / 2]
         candidates = self._draw(row, seed)
         return candidates, self._triple_labels(triples, candidates, tails), self._pair_labels(row, candidates)
 
-    def corrupt_shared(self, triples: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def corrupt_shared(
+        self, triples: tf.Tensor, seed: tf.Tensor, by_side: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Draws negatives that the triples of a chunk share.
 
         Half of them replace heads. A biased one is drawn for the relation of any triple of the chunk.
@@ -155,11 +156,15 @@ class NegativeSampler:
         Args:
             triples: C chunks of c triples, int32 [C, c, 3].
             seed: int [2]; equal seeds give equal draws.
+            by_side: give what is of heads and of tails by itself.
 
         Returns:
-            candidates: int32 [C, n]; the first n // 2 replace heads, the others tails.
-            triple_labels: int8 [C, c, n], as of `corrupt`.
-            pair_labels: int8 [C, c, n], as of `corrupt`, of each candidate with each triple's relation.
+            candidates: int32 [C, n]; the first n // 2 replace heads, the others tails. By side [C, 2, n / 2].
+            triple_labels: int8 [C, c, n] or [C, c, 2, n / 2], as of `corrupt`.
+            pair_labels: the same, as of `corrupt`, of each candidate with each triple's relation.
+
+        Raises:
+            UsageError: n is odd, by side.
         """
         shape = tf.stack([tf.shape(triples)[0], self.negatives])
         choices, draws = tf.unstack(tf.random.split(seed, 2))
@@ -168,7 +173,16 @@ class NegativeSampler:
         candidates = self._draw(self._row(tf.gather(triples[:, :, 1], chosen, batch_dims=1), tails), draws)
         row = self._row(triples[:, :, 1:2], tails)  # [C, c, n]
         everywhere = tf.broadcast_to(candidates[:, None], tf.shape(row))
-        return candidates, self._triple_labels(triples, everywhere, tails), self._pair_labels(row, everywhere)
+        found = candidates, self._triple_labels(triples, everywhere, tails), self._pair_labels(row, everywhere)
+        if not by_side:
+            return found
+        sides = [2, self._half()]
+        return tuple(tf.reshape(x, tf.concat([tf.shape(x)[:-1], sides], 0)) for x in found)
+
+    def _half(self) -> int:
+        if self.negatives % 2:
+            raise UsageError(f"expected an even number of negatives, half of them for each side, got {self.negatives}")
+        return self.negatives // 2
 
     def _row(self, relation: tf.Tensor, tails: tf.Tensor) -> tf.Tensor:
         """Returns the row of `Occurrences.seen`, int64, of relations on a side: the tail's where `tails`."""

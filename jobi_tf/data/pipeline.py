@@ -65,6 +65,9 @@ def training_batches(
         With shared ones, in B / c chunks:
             inputs: `head`, `relation`, `tail` int32 [B / c, c]; `candidates` int32 [B / c, n].
             labels: `triple`, and `pair` where joint: int8 [B / c, c, 1 + n].
+        With shared ones by side:
+            inputs: `head`, `relation`, `tail` int32 [B / c, c]; `candidates` int32 [B / c, 2, n / 2].
+            labels: `triple`, and `pair` where joint: int8 [B / c, c, 2, 1 + n / 2].
 
     Raises:
         UsageError: the batch is larger than the training split, or no whole number of chunks.
@@ -80,7 +83,7 @@ def training_batches(
         if chunk:
             by_relation = tf.gather(rows, tf.argsort(rows[:, 1], stable=True))
             rows = tf.reshape(by_relation, [batch_size // chunk, chunk, 3])
-            inputs["candidates"], triple_labels, pair_labels = sampler.corrupt_shared(rows, draws)
+            inputs["candidates"], triple_labels, pair_labels = sampler.corrupt_shared(rows, draws, by_side)
         elif by_side:
             inputs["candidates"], triple_labels, pair_labels = sampler.corrupt_by_side(rows, draws)
         else:

@@ -158,7 +158,7 @@ class JoBi(keras.Model):
                 Or triples with candidates by side: `candidates` int32 [B, 2, m], of which the first m replace a
                 triple's head and the others its tail; no `head_corruptions`.
                 Or chunks of c triples that share candidates: `head`, `relation`, `tail` int32 [C, c]; `candidates`
-                int32 [C, n], of which the first n // 2 replace heads, the others tails.
+                int32 [C, n], of which the first n // 2 replace heads, the others tails; by side [C, 2, m].
                 Or queries: `anchor`, the known entity, and `relation` int32 [B]; `side`, which is sought, int32 [B],
                 ascending; `answers` int32 [B, m], filled up with -1; `weight` float32 [B], what a query counts; and
                 maybe `pair_entities` int32 [B, M], each row the same, the entities for the pair head to score.
@@ -166,7 +166,7 @@ class JoBi(keras.Model):
 
         Returns:
             `triple`, and `pair` of a joint model: scores of the triple and of its candidates, float32 [B, 1 + n],
-            [B, 2, 1 + m] or [C, c, 1 + n]; or of all entities, [B, E], of the pair head maybe [B, M].
+            [B, 2, 1 + m], [C, c, 1 + n] or [C, c, 2, 1 + m]; or of all entities, [B, E], of the pair head maybe [B, M].
 
         Raises:
             UsageError: relations are reciprocal, so that a triple has a score for each side, and sides come together.
@@ -196,14 +196,7 @@ class JoBi(keras.Model):
         anchors: list[tf.Tensor] = []
         if training and (self._penalty or self._relation_loss or self.entity_dropout):
             rows, *own = table_and_rows(rows, *places)
-            if self._penalty:
-                # A triple takes one half of a reciprocal relation on each side, and so each by half.
-                self._penalise([(x, 1.0) for x in own], relation, 0.5 if self.reciprocal else 1.0)
-            if self._relation_loss and self.reciprocal:
-                sides = tf.repeat([HEAD, TAIL], batch)
-                self._predict_relations(*(tf.concat([x, x], 0) for x in (*own, relation)), side=sides)
-            elif self._relation_loss:
-                self._predict_relations(*own, relation)
+            self._regularise(own, relation)
             if self.entity_dropout:
                 anchors = self._anchors(own)
         relations = self._relations(relation, training)
@@ -221,16 +214,16 @@ class JoBi(keras.Model):
         return tf.unstack(scores, len(relations))
 
     def _with_shared_candidates(self, inputs: dict[str, tf.Tensor], training: bool) -> list[tf.Tensor]:
-        halves = tf.split(inputs["candidates"], [inputs["candidates"].shape[1] // 2, -1], 1)
+        candidates, relation = inputs["candidates"], inputs["relation"]
+        by_side = candidates.shape.rank == 3
+        halves = tf.unstack(candidates, axis=1) if by_side else tf.split(candidates, [candidates.shape[1] // 2, -1], 1)
         head, tail, heads, tails = (tf.gather(self.entity.value, x) for x in (inputs["head"], inputs["tail"], *halves))
-        if training and self._penalty:
-            self._penalise([(head, 1.0), (tail, 1.0)], inputs["relation"])
-        if training and self._relation_loss:
-            flat = (tf.reshape(x, [-1, self.width]) for x in (head, tail))
-            self._predict_relations(*flat, tf.reshape(inputs["relation"], [-1]))
+        if training and (self._penalty or self._relation_loss):
+            own = [tf.reshape(x, [-1, self.width]) for x in (head, tail)]
+            self._regularise(own, tf.reshape(relation, [-1]))
         anchors = self._anchors([head, tail]) if training and self.entity_dropout else ()
-        relations = self._relations(inputs["relation"], training)
-        scores = shared_scores(self._scorer, relations, head, tail, heads, tails, anchors)
+        relations = self._relations(relation, training)
+        scores = shared_scores(self._scorer, relations, head, tail, heads, tails, anchors, by_side)
         return tf.unstack(scores, len(relations))
 
     def _with_all_entities(self, inputs: dict[str, tf.Tensor], training: bool) -> list[tf.Tensor]:
@@ -279,6 +272,17 @@ class JoBi(keras.Model):
 
     def _anchors(self, rows: list[tf.Tensor]) -> list[tf.Tensor]:
         return [dropped(x, self.entity_dropout, self.seed, self._steps.value, i) for i, x in enumerate(rows)]
+
+    def _regularise(self, entities: list[tf.Tensor], relation: tf.Tensor) -> None:
+        """Adds the penalties and the loss of telling relations, given heads, tails [B, width] and relations [B]."""
+        if self._penalty:
+            # A triple takes one half of a reciprocal relation on each side, and so each by half.
+            self._penalise([(x, 1.0) for x in entities], relation, 0.5 if self.reciprocal else 1.0)
+        if self._relation_loss and self.reciprocal:
+            sides = tf.repeat([HEAD, TAIL], tf.size(relation))
+            self._predict_relations(*(tf.concat([x, x], 0) for x in (*entities, relation)), side=sides)
+        elif self._relation_loss:
+            self._predict_relations(*entities, relation)
 
     def _penalise(
         self,

@@ -17,6 +17,7 @@ def shared_scores(
     heads: tf.Tensor,
     tails: tf.Tensor,
     anchors: Sequence[tf.Tensor] = (),
+    by_side: bool = False,
 ) -> tf.Tensor:
     """Scores the triples of each chunk, and the candidates of the chunk in their places, by every model head.
 
@@ -29,16 +30,19 @@ def shared_scores(
         heads: of the candidates that replace heads, [C, i, width].
         tails: of the candidates that replace tails, [C, j, width].
         anchors: what queries are made of in place of `head` and `tail`, two of [C, c, width]; without them of these.
+        by_side: heads and tails, as many, have scores by themselves, each with the triple's on that side before them.
 
     Returns:
-        float32 [M, C, c, 1 + i + j]: scores of each triple, and of the chunk's candidates in its place.
+        float32 [M, C, c, 1 + i + j]: scores of each triple, and of the chunk's candidates in its place. By side
+        [M, C, c, 2, 1 + i].
     """
-
-    head, tail, *answers = (*anchors, tail) if anchors else (head, tail)
+    # What a triple is scored by itself with: its tail, as the answer to the tail query; by side its head too.
+    answers = [head, tail][0 if by_side else 1 :] if anchors else []
+    head, tail = anchors or (head, tail)
 
     @tf.custom_gradient
     def scores(*inputs: tf.Tensor):  # type: ignore[no-untyped-def]
-        arguments = scorer, len(answers), *inputs
+        arguments = scorer, len(answers), by_side, *inputs
         return _compiled_scores(*arguments), lambda upstream: _gradients(upstream, *arguments)
 
     return scores(head, tail, heads, tails, *answers, *relations)
@@ -47,31 +51,40 @@ def shared_scores(
 def _scores(
     scorer: Scorer,
     answers: int,
+    by_side: bool,
     head: tf.Tensor,
     tail: tf.Tensor,
     heads: tf.Tensor,
     tails: tf.Tensor,
     *others: tf.Tensor,
 ) -> tf.Tensor:
-    """See `shared_scores`; `others` are `answers` times the tails as candidates, if not `tail`, and the relations."""
-    relations, answer = others[answers:], others[0] if answers else tail
-    tail_candidate, *candidates = (scorer.candidate(rows) for rows in (answer, heads, tails))
+    """See `shared_scores`; `others` are so many `answers`, if they are other than head and tail, and the relations."""
+    own = others[:answers] or ((head, tail) if by_side else (tail,))
+    of_triple = [partial(_products, rows=scorer.candidate(rows)) for rows in own]
+    of_chunk = [partial(tf.matmul, b=scorer.candidate(rows), transpose_b=True) for rows in (heads, tails)]
     scores = []
-    for relation in relations:
+    for relation in others[answers:]:
         queries = scorer.head_query(relation, tail), scorer.tail_query(head, relation)  # [C, c, length]
-        parts = [scorer.scores(queries[1], lambda x: tf.reduce_sum(x * tail_candidate, -1, keepdims=True))]
-        for query, rows in zip(queries, candidates, strict=True):
-            parts.append(scorer.scores(query, partial(tf.matmul, b=rows, transpose_b=True)))
-        scores.append(tf.concat(parts, -1))
+        before = [scorer.scores(*x) for x in zip(queries[-len(own) :], of_triple, strict=True)]
+        behind = [scorer.scores(*x) for x in zip(queries, of_chunk, strict=True)]
+        if by_side:
+            scores.append(tf.stack([tf.concat(x, -1) for x in zip(before, behind, strict=True)], 2))
+        else:
+            scores.append(tf.concat([*before, *behind], -1))
     return tf.stack(scores)
+
+
+def _products(queries: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns the dot product of each query with a row of its own, [..., 1]."""
+    return tf.reduce_sum(queries * rows, -1, keepdims=True)
 
 
 _compiled_scores = compiled(_scores)
 
 
 @compiled
-def _gradients(upstream: tf.Tensor, scorer: Scorer, answers: int, *inputs: tf.Tensor) -> list[tf.Tensor]:
+def _gradients(upstream: tf.Tensor, scorer: Scorer, answers: int, by_side: bool, *inputs: tf.Tensor) -> list[tf.Tensor]:
     with tf.GradientTape() as tape:
         tape.watch(inputs)
-        scores = _scores(scorer, answers, *inputs)
+        scores = _scores(scorer, answers, by_side, *inputs)
     return tape.gradient(scores, inputs, upstream)

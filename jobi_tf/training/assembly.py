@@ -18,7 +18,7 @@ from jobi_tf.models.scorers import get_scorer
 from jobi_tf.optimizers import LazyAdagrad, LazyAdam
 from jobi_tf.training.config import TrainConfig
 
-LEARNING_RATES = {"own": 0.0008, "by-side": 0.0008, "shared": 0.0012}
+LEARNING_RATES = {"own": 0.0008, "by-side": 0.0008, "shared": 0.0012, "shared-by-side": 0.0012}
 ADAGRAD_LEARNING_RATE = 0.1
 LARGEST_BATCH_OF_QUERIES = 500
 TRIPLES_AT_ONCE = 2000
@@ -78,7 +78,7 @@ def completed(config: TrainConfig, graph: Graph) -> TrainConfig:
         size = max(chunk, size - size % chunk)
     if chunk and config.negatives < 2:
         raise UsageError("expected at least 2 negatives where they are shared, one for each side, got 1")
-    if _by_side(config) and config.negatives % 2:
+    if config.by_side and config.negatives % 2:
         raise UsageError(f"expected an even number of negatives, half of them for each side, got {config.negatives}")
     rate = ADAGRAD_LEARNING_RATE if config.optimizer == "adagrad" else LEARNING_RATES[config.negatives_mode]
     config = config.replace(
@@ -97,11 +97,7 @@ def _default_margin(config: TrainConfig) -> float | None:
 
 def shared_by(config: TrainConfig) -> int | None:
     """Returns the number of triples that share their negatives; None if each has its own."""
-    return config.chunk if config.negatives_mode == "shared" else None
-
-
-def _by_side(config: TrainConfig) -> bool:
-    return config.loss != "full-softmax" and config.negatives_mode == "by-side"
+    return config.chunk if config.shared else None
 
 
 def build_model(config: TrainConfig, graph: Graph) -> JoBi:
@@ -179,8 +175,8 @@ def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.
         return query_batches(answers, pairs, size, config.seed, first_step, config.pair_entities)
     filtered = graph.train if config.filter_negatives else None
     sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)
-    chunk, by_side = shared_by(config), _by_side(config)
-    return training_batches(graph.train, sampler, size, config.joint, config.seed, first_step, chunk, by_side)
+    chunk = shared_by(config)
+    return training_batches(graph.train, sampler, size, config.joint, config.seed, first_step, chunk, config.by_side)
 
 
 def _queries(graph: Graph) -> int:

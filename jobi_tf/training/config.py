@@ -72,10 +72,10 @@ class TrainConfig(BaseModel):
         "queries (default: 500)",
     )
     negatives: int = Field(50, ge=1, description="negatives a triple")
-    negatives_mode: Literal["own", "by-side", "shared"] = Field(
+    negatives_mode: Literal["own", "by-side", "shared", "shared-by-side"] = Field(
         "own",
         description="negatives of each triple's own: all in one loss, or by-side, with one loss for those of its head "
-        "and one for those of its tail; or shared by the triples of a chunk, which is faster",
+        "and one for those of its tail; or shared by the triples of a chunk, which is faster, in one loss or by side",
     )
     chunk: int = Field(10, ge=1, description="triples that share their negatives, where they are shared")
     filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")
@@ -109,6 +109,16 @@ class TrainConfig(BaseModel):
         except ValidationError as error:
             raise UsageError(f"{where}: {_explain(error, cls)}") from None
 
+    @property
+    def shared(self) -> bool:
+        """Whether the triples of a chunk share their negatives."""
+        return self.loss != "full-softmax" and self.negatives_mode.startswith("shared")
+
+    @property
+    def by_side(self) -> bool:
+        """Whether negatives of the head and of the tail have a loss each."""
+        return self.loss != "full-softmax" and self.negatives_mode.endswith("by-side")
+
     def refuse_without_effect(self) -> None:
         """Looks for settings that do not go with the model, or that, other than their defaults, are without effect.
 
@@ -125,7 +135,7 @@ class TrainConfig(BaseModel):
             (("pair_entities",), self.loss == "full-softmax", "the pair loss looks at a triple's negatives"),
             (
                 ("reciprocal",),
-                self.loss == "full-softmax" or self.negatives_mode == "by-side",
+                self.loss == "full-softmax" or self.by_side,
                 "reciprocal relations give a triple a score for each side, and such negatives have one loss for both; "
                 "negatives_mode by-side and the loss full-softmax ask each side by itself",
             ),

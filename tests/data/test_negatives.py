@@ -155,9 +155,10 @@ def test_no_negatives_are_refused():
         sampler(0, 0.3)
 
 
-def draw_shared(chunks, negatives=7, p=0.3, seed=SEED, **options):
+def draw_shared(chunks, negatives=7, p=0.3, seed=SEED, by_side=False, **options):
     """Returns candidates [C, n], triple labels and pair labels [C, c, n], of chunks of triples [C, c, 3]."""
-    return [x.numpy() for x in sampler(negatives, p, **options).corrupt_shared(tf.constant(chunks), seed)]
+    found = sampler(negatives, p, **options).corrupt_shared(tf.constant(chunks), seed, by_side)
+    return [x.numpy() for x in found]
 
 
 def chunks_of(size):
@@ -211,9 +212,20 @@ def test_draws_by_side_and_their_labels_equal_brute_force(filtered):
         assert fits(np.bincount(drawn.ravel(), minlength=ENTITIES), shares)
 
 
+def test_shared_draws_by_side_are_the_shared_draws():
+    shared = draw_shared(chunks_of(3), negatives=6, filtered=True)
+    by_side = draw_shared(chunks_of(3), negatives=6, filtered=True, by_side=True)
+    for one, two in zip(shared, by_side, strict=True):
+        assert two.shape == (*one.shape[:-1], 2, 3)
+        np.testing.assert_array_equal(two.reshape(one.shape), one)
+
+
 def test_an_odd_number_of_negatives_by_side_is_refused():
-    with pytest.raises(UsageError, match="an even number of negatives, half of them for each side, got 5"):
+    refused = "an even number of negatives, half of them for each side, got 5"
+    with pytest.raises(UsageError, match=refused):
         sampler(5, 0.3).corrupt_by_side(tf.constant(TRIPLES), SEED)
+    with pytest.raises(UsageError, match=refused):
+        draw_shared(chunks_of(3), negatives=5, by_side=True)
 
 
 @pytest.mark.parametrize("size", [1, 64, 2**10])

@@ -121,6 +121,17 @@ def test_chunks_hold_the_same_triples_as_batches_do_by_relation():
         assert sorted(triples([(flat, None)])) == sorted(triples([own]))
 
 
+def test_chunks_by_side_hold_the_same_as_chunks():
+    for (both, of_both), (inputs, labels) in zip(stream(6, chunk=5), stream(6, chunk=5, by_side=True), strict=True):
+        assert labels["triple"].shape == labels["pair"].shape == (2, 5, 2, 3)
+        np.testing.assert_array_equal(inputs["candidates"].reshape(2, 4), both["candidates"])
+        for name in ("head", "relation", "tail"):
+            np.testing.assert_array_equal(inputs[name], both[name])
+        for name, x in labels.items():
+            assert (x[..., 0] == 1).all()
+            np.testing.assert_array_equal(x[..., 1:].reshape(2, 5, 4), of_both[name][..., 1:])
+
+
 def test_a_stream_of_chunks_goes_on_at_any_step():
     for a, b in zip(stream(9, chunk=2)[4:], stream(5, chunk=2, first_step=4), strict=True):
         assert equal(a, b)

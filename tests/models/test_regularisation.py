@@ -12,7 +12,8 @@ from jobi_tf.models.scorers import SCORERS
 from .oracles import moduli
 
 ENTITIES, RELATIONS = 9, 4
-FORMS = ["own", "by side", "shared", "all"]
+FORMS = ["own", "by side", "shared", "shared by side", "all"]
+BY_SIDE = ["by side", "shared by side", "all"]
 
 
 def batch(form, seed=0):
@@ -26,10 +27,10 @@ def batch(form, seed=0):
         }
         weight = {"weight": tf.constant([1.5, 0.5, 1.0, 1.5])}
     else:
-        shape = (2, 3) if form == "shared" else (6,)
+        shape = (2, 3) if form.startswith("shared") else (6,)
         sizes = {"head": ENTITIES, "relation": RELATIONS, "tail": ENTITIES}
         inputs = {name: rng.integers(size, size=shape) for name, size in sizes.items()}
-        inputs["candidates"] = rng.integers(ENTITIES, size=(6, 2, 2) if form == "by side" else (*shape[:1], 4))
+        inputs["candidates"] = rng.integers(ENTITIES, size=(shape[0], *((2, 2) if form in BY_SIDE else (4,))))
         if form == "own":
             inputs["head_corruptions"] = rng.integers(5, size=6)
         weight = {}
@@ -71,7 +72,7 @@ def oracle(model, inputs):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("scorer", SCORERS)
 def test_penalties_are_those_of_the_triples(scorer, form):
-    reciprocal = form in ("by side", "all") and scorer in ("complex", "tucker")
+    reciprocal = form in BY_SIDE and scorer in ("complex", "tucker")
     model = jobi_tf.JoBi(ENTITIES, RELATIONS, 4, scorer, n3=0.5, n3_pair=0.25, l2=0.125, reciprocal=reciprocal)
     inputs = batch(form)
     model(inputs, training=True)

@@ -9,12 +9,10 @@ from jobi_tf.errors import UsageError
 from jobi_tf.models.scorers import SCORERS, get_scorer
 
 from .oracles import ORACLES, WIDTHS, halves, in_common
-from .test_regularisation import ENTITIES, FORMS, RELATIONS, batch, triples_of
+from .test_regularisation import BY_SIDE, ENTITIES, FORMS, RELATIONS, batch, triples_of
 
 LINEAR = ["complex", "distmult", "simple", "rescal", "tucker"]
-CASES = [
-    (x, form, y) for x in LINEAR for form in FORMS for y in ((False, True) if form in ("by side", "all") else (False,))
-]
+CASES = [(x, form, y) for x in LINEAR for form in FORMS for y in ((False, True) if form in BY_SIDE else (False,))]
 
 
 def oracle(model, inputs):

@@ -19,6 +19,7 @@ FULL = {"loss": "full-softmax"}
 # With all queries in a batch, since losses of other batches differ by the numbers of their answers.
 ALL = FULL | {"batch_size": QUERIES}
 SIDES = {"negatives_mode": "by-side", "negatives": 6}
+SHARED = SIDES | {"negatives_mode": "shared-by-side"}
 LOSSES = ["softmax", "full-softmax", "logistic", "margin"]
 FAST = [*(("complex", loss) for loss in LOSSES), ("tucker", "full-softmax"), ("rotate", "logistic")]
 SLOW = [x for x in product(SCORERS, LOSSES) if x not in FAST]
@@ -62,6 +63,8 @@ def test_the_losses_of_both_heads_fall(model, loss):
         {"loss": "logistic", "adversarial_temperature": 0.5, "negatives_mode": "shared", "negatives": 6},
         SIDES | {"reciprocal": True, "relation_prediction": 0.5, "n3": 0.01, "entity_dropout": 0.1},
         SIDES | {"loss": "margin"},
+        SHARED | {"reciprocal": True, "relation_prediction": 0.5, "n3": 0.01, "entity_dropout": 0.1},
+        SHARED | {"loss": "logistic", "model": "tucker"},
     ],
 )
 def test_with_each_option_the_loss_falls(settings):
@@ -77,6 +80,7 @@ def test_with_each_option_the_loss_falls(settings):
         {"relation_dropout": 0.2, "optimizer": "adagrad", "l2": 0.1, "schedule": "exponential", "model": "rotate"},
         {"loss": "logistic", "adversarial_temperature": 1.0, "label_smoothing": 0.1, "relation_prediction": 0.5},
         SIDES | {"reciprocal": True, "filter_negatives": True},
+        SHARED | {"reciprocal": True, "filter_negatives": True, "optimizer": "adagrad"},
     ],
 )
 def test_a_saved_training_goes_on_exactly(settings, tmp_path):

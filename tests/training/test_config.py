@@ -74,6 +74,7 @@ def test_assignments():
         ({"loss": "full-softmax", "joint": False, "pair_entities": 9}, "got 9: there is no pair head"),
         ({"reciprocal": True}, "reciprocal to be left at False, got True: .* a score for each side.*full-softmax ask"),
         ({"loss": "logistic", "reciprocal": True}, "reciprocal to be left at False"),
+        ({"negatives_mode": "shared", "reciprocal": True}, "reciprocal to be left at False"),
     ],
 )
 def test_settings_without_effect_are_refused(settings, words):
@@ -88,6 +89,7 @@ def test_settings_without_effect_are_refused(settings, words):
         {"loss": "logistic", "margin": 0.0, "adversarial_temperature": 1.0, "label_smoothing": 0.1},
         {"loss": "margin", "margin": 2.0},
         {"negatives_mode": "by-side", "reciprocal": True},
+        {"negatives_mode": "shared-by-side", "reciprocal": True},
         {"loss": "full-softmax", "label_smoothing": 0.1, "reciprocal": True, "n3": 0.1, "n3_pair": 0.1, "l2": 0.1},
         {"n3": 0.1, "n3_pair": 0.1, "l2": 0.1, "entity_dropout": 0.2, "relation_dropout": 0.2, "optimizer": "adagrad"},
     ],

@@ -124,7 +124,7 @@ class Experiment(_Part):
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
         fields = TrainConfig.model_fields
-        idle = [*([] if config.joint else ["alpha"]), *([] if config.negatives_mode == "shared" else ["chunk"])]
+        idle = [*([] if config.joint else ["alpha"]), *([] if config.shared else ["chunk"])]
         return config.replace(**{name: fields[name].default for name in idle})
 
     def merged(self, row: Row, dataset: str) -> Settings:
