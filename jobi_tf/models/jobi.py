@@ -218,9 +218,8 @@ class JoBi(keras.Model):
         by_side = candidates.shape.rank == 3
         halves = tf.unstack(candidates, axis=1) if by_side else tf.split(candidates, [candidates.shape[1] // 2, -1], 1)
         head, tail, heads, tails = (tf.gather(self.entity.value, x) for x in (inputs["head"], inputs["tail"], *halves))
-        if training and (self._penalty or self._relation_loss):
-            own = [tf.reshape(x, [-1, self.width]) for x in (head, tail)]
-            self._regularise(own, tf.reshape(relation, [-1]))
+        if training:
+            self._regularise([tf.reshape(x, [-1, self.width]) for x in (head, tail)], tf.reshape(relation, [-1]))
         anchors = self._anchors([head, tail]) if training and self.entity_dropout else ()
         relations = self._relations(relation, training)
         scores = shared_scores(self._scorer, relations, head, tail, heads, tails, anchors, by_side)
@@ -278,10 +277,7 @@ class JoBi(keras.Model):
         if self._penalty:
             # A triple takes one half of a reciprocal relation on each side, and so each by half.
             self._penalise([(x, 1.0) for x in entities], relation, 0.5 if self.reciprocal else 1.0)
-        if self._relation_loss and self.reciprocal:
-            sides = tf.repeat([HEAD, TAIL], tf.size(relation))
-            self._predict_relations(*(tf.concat([x, x], 0) for x in (*entities, relation)), side=sides)
-        elif self._relation_loss:
+        if self._relation_loss:
             self._predict_relations(*entities, relation)
 
     def _penalise(

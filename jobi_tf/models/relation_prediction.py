@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from jobi_tf.data.occurrences import HEAD, TAIL
+from jobi_tf.models.reciprocal import Reciprocal
 from jobi_tf.models.scorer import Scorer
 
 
@@ -23,11 +25,14 @@ def relation_loss(
         tail: embeddings of the tails, float32 [N, width].
         relation: ids, int32 [N].
         shares: what each triple counts, float32 [N]; without it each 1 / N.
-        side: the side that is sought, int32 [N], where there is one.
+        side: the side that is sought, int32 [N]; without it reciprocal relations are told on both.
 
     Returns:
         float32 [].
     """
+    if side is None and isinstance(scorer, Reciprocal):
+        side = tf.repeat([HEAD, TAIL], tf.size(relation))
+        head, tail, relation = (tf.concat([x, x], 0) for x in (head, tail, relation))
     scores = scorer.relation_scores(head, tail, relations, side)
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(relation, scores)
     return tf.reduce_mean(losses) if shares is None else tf.reduce_sum(shares * losses)
