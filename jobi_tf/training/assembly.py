@@ -18,7 +18,7 @@ from jobi_tf.models.scorers import get_scorer
 from jobi_tf.optimizers import LazyAdagrad, LazyAdam
 from jobi_tf.training.config import TrainConfig
 
-LEARNING_RATES = {"own": 0.0008, "by-side": 0.0008, "shared": 0.0012, "shared-by-side": 0.0012}
+LEARNING_RATE, LEARNING_RATE_OF_SHARED = 0.0008, 0.0012
 ADAGRAD_LEARNING_RATE = 0.1
 LARGEST_BATCH_OF_QUERIES = 500
 TRIPLES_AT_ONCE = 2000
@@ -80,7 +80,8 @@ def completed(config: TrainConfig, graph: Graph) -> TrainConfig:
         raise UsageError("expected at least 2 negatives where they are shared, one for each side, got 1")
     if config.by_side and config.negatives % 2:
         raise UsageError(f"expected an even number of negatives, half of them for each side, got {config.negatives}")
-    rate = ADAGRAD_LEARNING_RATE if config.optimizer == "adagrad" else LEARNING_RATES[config.negatives_mode]
+    of_adam = LEARNING_RATE_OF_SHARED if config.shared else LEARNING_RATE
+    rate = ADAGRAD_LEARNING_RATE if config.optimizer == "adagrad" else of_adam
     config = config.replace(
         batch_size=size,
         learning_rate=config.learning_rate or rate,

@@ -204,7 +204,10 @@ def test_loss_goes_down(run):
             {"negatives_mode": "shared-by-side", "chunk": 20, "negatives": 6},
             "a multiple of a chunk's 20 triples, got 50",
         ),
-        ({"negatives_mode": "ours"}, "to be 'own', 'by-side', 'shared' or 'shared-by-side', got 'ours'"),
+        (
+            {"negatives_mode": "ours"},
+            "expected negatives_mode to be 'own', 'by-side', 'shared' or 'shared-by-side', got 'ours'",
+        ),
         ({"p": 1.5}, "expected p to be less than or equal to 1, got 1.5"),
         ({"dim": 0}, "expected dim to be greater than or equal to 1, got 0"),
         ({"seed": 2**63}, "expected seed to be less than"),
