@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from jobi_tf.models.scorer import Scorer, squared_moduli
+from jobi_tf.models.scorer import Relations, Scorer, squared_moduli
 
 
 class DistMult(Scorer):
@@ -88,6 +88,11 @@ class RESCAL(Scorer):
 
     name = "rescal"
 
+    @property
+    def large_relations(self) -> bool:
+        """Returns True."""
+        return True
+
     def relation_width(self, dim: int) -> int:
         """Returns d²."""
         return dim * dim
@@ -100,6 +105,14 @@ class RESCAL(Scorer):
         """Returns R·t: [..., d²] and [..., d] → [..., d]."""
         return tf.einsum("...ij,...j->...i", _matrix(relation, tail), tail)
 
+    def tail_queries(self, head: tf.Tensor, relations: Relations) -> tf.Tensor:
+        """Returns Hᵀ·R for all heads of each relation at once."""
+        return _products(head, relations)
+
+    def head_queries(self, relations: Relations, tail: tf.Tensor) -> tf.Tensor:
+        """Returns R·T for all tails of each relation at once."""
+        return _products(tail, relations, transpose_b=True)
+
     def relation_query(self, head: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns the outer product of h and t, row by row: [..., d] and [..., d] → [..., d²]."""
         products = head[..., :, None] * tail[..., None, :]
@@ -109,6 +122,21 @@ class RESCAL(Scorer):
 def _matrix(relation: tf.Tensor, entity: tf.Tensor) -> tf.Tensor:
     size = entity.shape[-1]
     return tf.reshape(relation, tf.concat([tf.shape(relation)[:-1], [size, size]], 0))
+
+
+def _products(rows: tf.Tensor, relations: Relations, **options: bool) -> tf.Tensor:
+    """Returns the product of each row with its relation's matrix, [N, d] → [N, d].
+
+    Rows with the same relation make a matrix, filled up with zeros, so that no relation's matrix is copied for each.
+    """
+    made = relations.made
+    place = tf.range(tf.shape(rows)[0]) if relations.place is None else relations.place
+    order = tf.argsort(place, stable=True)
+    sorted_rows, ids = tf.gather(rows, order), tf.gather(place, order)
+    groups = tf.RaggedTensor.from_value_rowids(sorted_rows, ids, tf.shape(made)[0], validate=False)
+    products = tf.matmul(groups.to_tensor(), _matrix(made, rows), **options)  # [U, most rows of a relation, d]
+    products = tf.RaggedTensor.from_tensor(products, groups.row_lengths()).values
+    return tf.gather(products, tf.math.invert_permutation(order))
 
 
 class TuckER(RESCAL):

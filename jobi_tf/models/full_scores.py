@@ -6,13 +6,13 @@ from functools import partial
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import HEAD
-from jobi_tf.models.scorer import Scorer
+from jobi_tf.models.scorer import Relations, Scorer
 
 
 def full_scores(
     scorer: Scorer,
     tables: Sequence[tf.Tensor],
-    relations: Sequence[tf.Tensor],
+    relations: Sequence[Relations],
     anchor: tf.Tensor,
     side: tf.Tensor,
     nets: Sequence[Callable[[tf.Tensor], tf.Tensor]] = (),
@@ -22,7 +22,7 @@ def full_scores(
     Args:
         scorer: the score function.
         tables: for each model head embeddings of the entities to score, float32 [E, width]; E may differ.
-        relations: for each model head what the queries take for the relations, float32 [B, …].
+        relations: for each model head what the queries take for the relations.
         anchor: embeddings of the known entities, float32 [B, width].
         side: the side that is sought, `HEAD` or `TAIL`, int [B], ascending.
         nets: what makes the queries of the scorer's, for each model head; see `Scorer.query_net`.
@@ -34,8 +34,8 @@ def full_scores(
     scores = []
     for place, (table, relation) in enumerate(zip(tables, relations, strict=True)):
         products = partial(tf.matmul, b=scorer.candidate(table), transpose_b=True)
-        queries = [scorer.head_query(relation[:heads], anchor[:heads])]
-        queries.append(scorer.tail_query(anchor[heads:], relation[heads:]))
+        queries = [scorer.head_queries(relation[:heads], anchor[:heads])]
+        queries.append(scorer.tail_queries(anchor[heads:], relation[heads:]))
         query = tf.concat(queries, 0)
         scores.append(scorer.scores(nets[place](query) if nets else query, products))
     return scores

@@ -13,7 +13,7 @@ from jobi_tf.models.dropout import dropped
 from jobi_tf.models.full_scores import full_scores, table_and_rows
 from jobi_tf.models.penalties import Weighted, penalties
 from jobi_tf.models.relation_prediction import relation_loss
-from jobi_tf.models.scorer import Scorer, glorot_normal
+from jobi_tf.models.scorer import Relations, Scorer, glorot_normal
 from jobi_tf.models.scorers import get_scorer
 from jobi_tf.models.shared_scores import shared_scores
 
@@ -199,7 +199,7 @@ class JoBi(keras.Model):
             self._regularise(own, relation)
             if self.entity_dropout:
                 anchors = self._anchors(own)
-        relations = self._relations(relation, training)
+        relations = [x.each() for x in self._relations(relation, training)]
         candidates = tf.reshape(place[2 * batch :], tf.shape(candidates))
         by_side = candidates.shape.rank == 3
         if by_side:
@@ -221,7 +221,7 @@ class JoBi(keras.Model):
         if training:
             self._regularise([tf.reshape(x, [-1, self.width]) for x in (head, tail)], tf.reshape(relation, [-1]))
         anchors = self._anchors([head, tail]) if training and self.entity_dropout else ()
-        relations = self._relations(relation, training)
+        relations = [x.each() for x in self._relations(relation, training)]
         scores = shared_scores(self._scorer, relations, head, tail, heads, tails, anchors, by_side)
         return tf.unstack(scores, len(relations))
 
@@ -252,19 +252,19 @@ class JoBi(keras.Model):
         relations = self._relations(relation, training)
         return full_scores(self._scorer, [table, of_pairs][: len(relations)], relations, anchor, side, nets)
 
-    def _relations(self, ids: tf.Tensor, training: bool = False) -> list[tf.Tensor]:
-        """Returns for each model head what queries take for relations, [..., …]."""
+    def _relations(self, ids: tf.Tensor, training: bool = False) -> list[Relations]:
         return [self._relation(place, ids, training) for place in range(len(self.common))]
 
-    def _relation(self, head: int, ids: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def _relation(self, head: int, ids: tf.Tensor, training: bool = False) -> Relations:
         common = {name: weight.value for name, weight in self.common[head].items()}
-        # What takes weights in common is made once for each distinct relation.
-        distinct, place = tf.unique(tf.reshape(ids, [-1])) if common else (ids, None)
+        # What takes weights in common, or is large, is made once for each distinct relation.
+        once = common or self._scorer.large_relations
+        distinct, place = tf.unique(tf.reshape(ids, [-1])) if once else (ids, None)
         rows = tf.gather(self._relation_tables()[head].value, distinct)
         if training and self.relation_dropout:
             rows = dropped(rows, self.relation_dropout, self.seed, self._steps.value, 2 + head)
         made = self._scorer.relation(rows, common)
-        return made if place is None else tf.gather(made, tf.reshape(place, tf.shape(ids)))
+        return Relations(made, None if place is None else tf.reshape(place, tf.shape(ids)))
 
     def _relation_tables(self) -> list[keras.Variable]:
         return [self.triple_relation] + ([self.pair_relation] if self.joint else [])
@@ -288,9 +288,9 @@ class JoBi(keras.Model):
         side: tf.Tensor | None = None,
     ) -> None:
         """Adds the penalties to the loss, in the mean over the ids in `relation`; see `penalties`."""
-        tables = zip(self._relation_tables(), (self.n3, self.n3_pair), strict=False)
-        relations = [(tf.gather(table.value, relation), n3) for table, n3 in tables]
-        total = penalties(self._scorer, entities, relations, self.n3, self.l2, weight, side)
+        n3s = zip(self._relation_tables(), (self.n3, self.n3_pair), strict=False)
+        tables = [(table.value, n3) for table, n3 in n3s]
+        total = penalties(self._scorer, entities, tables, relation, self.n3, self.l2, weight, side)
         self._add(total / tf.cast(tf.size(relation), tf.float32), self._penalty)
 
     def _predict_relations(self, *triples: tf.Tensor, **options: tf.Tensor) -> None:
@@ -304,7 +304,7 @@ class JoBi(keras.Model):
 
     def relations(self) -> tf.Tensor:
         """Returns what the triple head's queries take for each relation, float32 [R, …]."""
-        return self._relation(HEADS.index("triple"), tf.range(self.num_relations))
+        return self._relation(HEADS.index("triple"), tf.range(self.num_relations)).each()
 
     def candidates(self) -> tf.Tensor:
         """Returns what queries are multiplied with to score each entity, float32 [E, length of a query]."""
@@ -324,7 +324,7 @@ class JoBi(keras.Model):
         anchor = tf.gather(self.entity.value, triples[:, column(1 - side)])
         relation = self._relation(HEADS.index("triple"), triples[:, 1])
         ask = self._scorer
-        query = ask.tail_query(anchor, relation) if side == TAIL else ask.head_query(relation, anchor)
+        query = ask.tail_queries(anchor, relation) if side == TAIL else ask.head_queries(relation, anchor)
         return self.nets[HEADS.index("triple")](query) if self.nets else query
 
     def scores(self, triples: tf.Tensor, side: int) -> tf.Tensor:

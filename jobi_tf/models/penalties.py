@@ -14,7 +14,8 @@ Weighted = Sequence[tuple[tf.Tensor, tf.Tensor | float]]
 def penalties(
     scorer: Scorer,
     entities: Weighted,
-    relations: Sequence[tuple[tf.Tensor, float]],
+    tables: Sequence[tuple[tf.Tensor, float]],
+    relation: tf.Tensor,
     n3: float,
     l2: float,
     weight: tf.Tensor | float = 1.0,
@@ -25,17 +26,23 @@ def penalties(
     Args:
         scorer: says whose sizes are kept small.
         entities: rows, float32 [..., width], and what each row counts, [...].
-        relations: for each model head rows, float32 [..., relation width], and the weight of their N3.
+        tables: of the relations of each model head, float32 [R, relation width], and the weight of their N3.
+        relation: ids of relations, int32 [N].
         n3: weight of the N3 of entities.
         l2: weight of the L2 of all.
-        weight: what each row of relations counts, [...].
-        side: the side that is sought, int32 [...], where there is one.
+        weight: what each of these relations counts, [N] or [].
+        side: the side that is sought, int32 [N], where there is one.
     """
+    # Each relation of a side once, as often as it counts in all.
+    distinct, place = tf.unique(relation if side is None else 2 * relation + side)
+    weight = tf.math.unsorted_segment_sum(tf.broadcast_to(weight, tf.shape(place)), place, tf.size(distinct))
+    ids, side = (distinct, None) if side is None else (distinct // 2, distinct % 2)
     total = tf.zeros([])
     for rows, counts in entities:
         total += tf.reduce_sum(counts * penalty(scorer.entity_squares(rows), n3, l2))
-    for rows, of_relations in relations:
-        total += tf.reduce_sum(weight * penalty(scorer.relation_squares(rows, side), of_relations, l2))
+    for table, of_relations in tables:
+        squares = scorer.relation_squares(tf.gather(table, ids), side)
+        total += tf.reduce_sum(weight * penalty(squares, of_relations, l2))
     return total
 
 

@@ -1,13 +1,13 @@
 """Reciprocal relations, known to nobody but the scorer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import keras
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import TAIL
-from jobi_tf.models.scorer import Scorer
+from jobi_tf.models.scorer import Relations, Scorer
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,11 @@ class Reciprocal(Scorer):
     def distance(self) -> bool:
         """That of the scorer."""
         return self.scorer.distance
+
+    @property
+    def large_relations(self) -> bool:
+        """That of the scorer."""
+        return self.scorer.large_relations
 
     def entity_width(self, dim: int) -> int:
         """Returns that of the scorer."""
@@ -56,6 +61,14 @@ class Reciprocal(Scorer):
     def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns the scorer's tail query of t and the inverse half."""
         return self.scorer.tail_query(tail, tf.split(relation, 2, -1)[1])
+
+    def tail_queries(self, head: tf.Tensor, relations: Relations) -> tf.Tensor:
+        """Returns the scorer's tail queries of h and the forward halves."""
+        return self.scorer.tail_queries(head, _half(relations, 0))
+
+    def head_queries(self, relations: Relations, tail: tf.Tensor) -> tf.Tensor:
+        """Returns the scorer's tail queries of t and the inverse halves."""
+        return self.scorer.tail_queries(tail, _half(relations, 1))
 
     def query_net(self, dim: int, seed: int) -> keras.layers.Layer | None:
         """Returns that of the scorer, which both halves have in common."""
@@ -108,3 +121,7 @@ class Reciprocal(Scorer):
         if side is None:
             return tf.concat([forward, inverse], -1)
         return tf.where(side[:, None] == TAIL, forward, inverse)
+
+
+def _half(relations: Relations, place: int) -> Relations:
+    return replace(relations, made=tf.split(relations.made, 2, -1)[place])

@@ -3,10 +3,32 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import keras
 import tensorflow as tf
+
+
+@dataclass(frozen=True)
+class Relations:
+    """The relations of queries: what a scorer takes for them, float32.
+
+    Args:
+        made: for each query, [..., …]; or for each distinct relation once, [U, …].
+        place: where in `made` the relation of each query is, int32 [...]; None if each query has its own.
+    """
+
+    made: tf.Tensor
+    place: tf.Tensor | None = None
+
+    def __getitem__(self, queries: slice) -> "Relations":
+        """Returns those of some of the queries."""
+        return Relations(self.made[queries]) if self.place is None else Relations(self.made, self.place[queries])
+
+    def each(self) -> tf.Tensor:
+        """Returns what the scorer takes for the relation of each query, [..., …]."""
+        return self.made if self.place is None else tf.gather(self.made, self.place)
 
 
 class Scorer(ABC):
@@ -30,6 +52,11 @@ class Scorer(ABC):
     @property
     def distance(self) -> bool:
         """Whether scores are distances with a minus sign, and so never positive."""
+        return False
+
+    @property
+    def large_relations(self) -> bool:
+        """Whether a relation is much larger than a query, so that it should not be copied for each."""
         return False
 
     def entity_width(self, dim: int) -> int:
@@ -59,6 +86,14 @@ class Scorer(ABC):
     @abstractmethod
     def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns q such that the score of any head is that of `q · candidate(head)`. Both arguments: [..., width]."""
+
+    def tail_queries(self, head: tf.Tensor, relations: Relations) -> tf.Tensor:
+        """Returns the tail queries of many heads, [N, width] → [N, length]."""
+        return self.tail_query(head, relations.each())
+
+    def head_queries(self, relations: Relations, tail: tf.Tensor) -> tf.Tensor:
+        """Returns the head queries of many tails, [N, width] → [N, length]."""
+        return self.head_query(relations.each(), tail)
 
     def query_net(self, dim: int, seed: int) -> keras.layers.Layer | None:
         """Returns a layer that makes queries of those of `tail_query`, for one model head; none by default.

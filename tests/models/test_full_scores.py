@@ -5,6 +5,7 @@ import tensorflow as tf
 import jobi_tf
 from jobi_tf.errors import UsageError
 from jobi_tf.models.full_scores import full_scores, table_and_rows
+from jobi_tf.models.scorer import Relations
 from jobi_tf.models.scorers import SCORERS, get_scorer
 
 from .oracles import oracle_scores
@@ -44,21 +45,25 @@ def test_gradients_equal_those_of_each_side_by_itself(scorer, sides):
     rng, function = np.random.default_rng(1), get_scorer(scorer)
     sizes = [(ENTITIES, WIDTH), (5, WIDTH), (5, relation_width(scorer)), (5, relation_width(scorer))]
     inputs = [tf.constant(rng.normal(size=size).astype(np.float32)) for size in sizes]
-    side = tf.constant(sides, tf.int32)
+    side, ids = tf.constant(sides, tf.int32), tf.constant([3, 0, 3, 4, 0])
 
     def plain(table, anchor, *relations):
         made = function.candidate(table)
+        relations = [tf.gather(x, ids) for x in relations]
         pairs = [(function.head_query(r, anchor), function.tail_query(anchor, r)) for r in relations]
         chosen = [tf.where(side[:, None] == 0, *pair) for pair in pairs]
         return [function.scores(q, lambda x: tf.einsum("bw,ew->be", x, made)) for q in chosen]
 
+    def grouped(table, anchor, *relations):
+        return full_scores(function, [table] * 2, [Relations(x, ids) for x in relations], anchor, side)
+
     results = []
-    for scores in (lambda table, anchor, *r: full_scores(function, [table] * 2, r, anchor, side), plain):
+    for scores in (grouped, plain):
         with tf.GradientTape() as tape:
             tape.watch(inputs)
             found = tf.stack(scores(*inputs))
             loss = tf.reduce_sum(tf.sin(found) * tf.reshape(tf.range(90.0), found.shape))
-        results.append([found, *tape.gradient(loss, inputs)])
+        results.append([found, *map(tf.convert_to_tensor, tape.gradient(loss, inputs))])
     for ours, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-2)
 
