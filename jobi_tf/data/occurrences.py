@@ -46,6 +46,19 @@ class Csr:
         starts = np.arange(num_rows + 1, dtype=np.int64) * num_entities
         return cls(np.searchsorted(keys, starts), (keys % num_entities).astype(np.int32))
 
+    def in_parts(self, most: int) -> tuple["Csr", np.ndarray]:
+        """Cuts each list into parts of `most` entities at most, as even as can be.
+
+        Returns:
+            The parts, list by list, and the list that each comes from, int64 [parts]. Empty lists have none.
+        """
+        sizes = np.diff(self.offsets)
+        parts = -(-sizes // most)
+        rows = np.repeat(np.arange(len(sizes)), parts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(parts) - parts, parts)
+        starts = self.offsets[rows] + within * sizes[rows] // parts[rows]
+        return Csr(np.append(starts, self.offsets[-1]), self.entities), rows
+
 
 @dataclass(frozen=True)
 class Occurrences:

@@ -4,13 +4,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.negatives import NegativeSampler
-from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, query_keys
-from jobi_tf.data.pipeline import default_batch_size, query_batches, steps_per_epoch, training_batches
+from jobi_tf.data.occurrences import KnownAnswers, Occurrences
+from jobi_tf.data.pipeline import (
+    MOST_ANSWERS,
+    default_batch_size,
+    query_batches,
+    steps_per_epoch,
+    training_batches,
+)
 from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
 from jobi_tf.models.jobi import JoBi
@@ -181,6 +186,5 @@ def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.
 
 
 def _queries(graph: Graph) -> int:
-    """Returns the number of distinct queries of training on both sides."""
-    keys = (query_keys(side, graph.train, graph.num_entities, graph.num_relations) for side in (HEAD, TAIL))
-    return sum(len(np.unique(x)) for x in keys)
+    """Returns the number of queries of training on both sides, of which those with many answers come in parts."""
+    return len(KnownAnswers.of_graph(graph, ["train"]).answers.in_parts(MOST_ANSWERS)[1])

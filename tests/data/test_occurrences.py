@@ -29,6 +29,16 @@ def test_keys_of_the_largest_graph_do_not_overflow():
     assert keys.tolist() == [relations * entities - 1, 2 * relations * entities - 1]
 
 
+def test_lists_are_cut_into_even_parts():
+    sizes = [0, 1, 8, 9, 0, 20, 0]
+    csr = Csr(np.cumsum([0, *sizes]), np.arange(sum(sizes), dtype=np.int32))
+    parts, lists = csr.in_parts(8)
+    assert lists.tolist() == [1, 2, 3, 3, 5, 5, 5]
+    assert np.diff(parts.offsets).tolist() == [1, 8, 4, 5, 6, 7, 7]
+    for i in range(len(sizes)):
+        assert [e for k in np.flatnonzero(lists == i) for e in parts[k].tolist()] == csr[i].tolist()
+
+
 def test_csr_of_no_pairs_has_empty_lists():
     csr = Csr.from_pairs(np.empty(0, np.int32), np.empty(0, np.int32), 3, 7)
     assert [csr[i].tolist() for i in range(3)] == [[], [], []]

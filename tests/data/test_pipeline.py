@@ -3,7 +3,7 @@ import pytest
 
 from jobi_tf.data.negatives import NegativeSampler
 from jobi_tf.data.occurrences import KnownAnswers, Occurrences
-from jobi_tf.data.pipeline import default_batch_size, query_batches, steps_per_epoch, training_batches
+from jobi_tf.data.pipeline import MOST_ANSWERS, default_batch_size, query_batches, steps_per_epoch, training_batches
 from jobi_tf.errors import UsageError
 from tests.graphs import random_graph
 
@@ -152,10 +152,10 @@ def query_stream(count, batch_size=10, seed=0, first_step=0, joint=True, pair_en
     return list(batches.take(count).as_numpy_iterator())
 
 
-def expected_queries():
+def expected_queries(graph=GRAPH):
     """For each (side, anchor, relation) of training its answers, by plain loops."""
     found = {}
-    for h, r, t in GRAPH.train.tolist():
+    for h, r, t in graph.train.tolist():
         found.setdefault((1, h, r), set()).add(t)
         found.setdefault((0, t, r), set()).add(h)
     return found
@@ -172,6 +172,25 @@ def test_each_query_comes_once_an_epoch_with_all_its_answers():
     assert len(whole) == QUERIES
     assert {key: set(answers) for key, answers in whole} == expected_queries()
     assert all(len(set(answers)) == len(answers) for _, answers in whole)
+
+
+def test_a_query_of_many_answers_comes_in_parts():
+    graph = random_graph(entities=30, relations=2, train=600)
+    known = KnownAnswers.of_graph(graph, ["train"])
+    sizes = np.diff(known.answers.offsets)
+    count = (-(-sizes // MOST_ANSWERS)).sum()
+    assert sizes.max() > 2 * MOST_ANSWERS
+    batches = list(query_batches(known, None, int(count), 0).take(1).as_numpy_iterator())
+    found, weights = {}, {}
+    for (key, answers), weight in zip(queries(batches), batches[0][0]["weight"], strict=True):
+        assert len(answers) <= MOST_ANSWERS
+        found.setdefault(key, []).extend(answers)
+        weights[key] = weights.get(key, 0) + weight
+    assert {key: sorted(answers) for key, answers in found.items()} == {
+        key: sorted(answers) for key, answers in expected_queries(graph).items()
+    }
+    mean = sizes.sum() / count
+    assert weights == pytest.approx({key: len(answers) / mean for key, answers in found.items()}, rel=1e-5)
 
 
 def test_epochs_of_queries_are_other_shuffles():

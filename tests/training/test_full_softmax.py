@@ -1,10 +1,16 @@
-"""Runs whose batches are queries with all their answers."""
+"""Runs whose batches are queries with their answers."""
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 import jobi_tf
+from jobi_tf.data import pipeline
+from jobi_tf.data.occurrences import KnownAnswers, Occurrences
 from jobi_tf.errors import UsageError
+from jobi_tf.losses import FullSoftmax, PairCrossentropy
 from jobi_tf.training.assembly import epoch
+from tests.graphs import random_graph
 
 from .test_train import Interrupt, assert_same_run, rows
 from .test_train import train as train_plainly
@@ -48,6 +54,28 @@ def test_a_pair_loss_of_some_entities_is_that_of_all_in_the_mean(tmp_path):
     assert few["triple_loss"] == pytest.approx(every["triple_loss"], rel=1e-5)
     assert few["pair_loss"] == pytest.approx(every["pair_loss"], rel=0.01)
     assert few["pair_loss"] != every["pair_loss"]
+
+
+def test_queries_in_parts_have_the_loss_and_the_gradient_of_whole_ones(monkeypatch):
+    graph = random_graph(entities=20, relations=2, train=300)
+    found = []
+    for most in (1, pipeline.MOST_ANSWERS, 10**6):
+        monkeypatch.setattr(pipeline, "MOST_ANSWERS", most)
+        known, seen = KnownAnswers.of_graph(graph, ["train"]), Occurrences.of_graph(graph)
+        count = len(known.answers.in_parts(most)[1])
+        (inputs, labels, weights), *_ = pipeline.query_batches(known, seen, count, seed=0).take(1)
+        model = jobi_tf.JoBi(20, 2, 4, reciprocal=True, n3=0.1, l2=0.2, relation_prediction=0.5)
+        with tf.GradientTape() as tape:
+            scores = model(inputs, training=True)
+            losses = [FullSoftmax()(labels["triple"], scores["triple"], weights["triple"])]
+            losses.append(PairCrossentropy()(labels["pair"], scores["pair"], weights["pair"]))
+            loss = tf.add_n([*losses, *model.losses])
+        found.append([count, loss, *map(tf.convert_to_tensor, tape.gradient(loss, model.trainable_variables))])
+    counts = [x[0] for x in found]
+    assert counts == sorted(set(counts), reverse=True)
+    for one, other in ((found[0], found[1]), (found[1], found[2])):
+        for a, b in zip(one[1:], other[1:], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_a_falling_learning_rate_keeps_its_number_of_epochs(run):
