@@ -1,24 +1,11 @@
 """Losses of the two heads. With sampled negatives the pair head uses `keras.losses.BinaryCrossentropy`."""
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-
-def _in_one_loop(function: Callable) -> Callable:
-    """Compiles a function of large tensors by XLA on a machine without GPU, at its first call.
-
-    TensorFlow's own kernels would read and write such tensors once for each operation.
-    """
-
-    @functools.cache
-    def prepared() -> Callable:
-        return function if tf.config.list_physical_devices("GPU") else tf.function(function, jit_compile=True)
-
-    return functools.wraps(function)(lambda *arguments: prepared()(*arguments))
+from jobi_tf.compiled import compiled
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -178,12 +165,12 @@ class FullSoftmax(keras.losses.Loss):
         return super().get_config() | {"label_smoothing": self.label_smoothing}
 
 
-@_in_one_loop
+@compiled
 def _logarithm_of_sum(logits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_logsumexp(logits, -1)
 
 
-@_in_one_loop
+@compiled
 def _softmax_gradient(logits: tf.Tensor, logarithm: tf.Tensor, upstream: tf.Tensor, even: float) -> tf.Tensor:
     """Returns the gradient of the logits, [B, E], but for what the answers contribute."""
     share = even / tf.cast(tf.shape(logits)[1], logits.dtype)
@@ -221,14 +208,14 @@ class PairCrossentropy(keras.losses.Loss):
         return super().get_config() | {"margin": self.margin}
 
 
-@_in_one_loop
+@compiled
 def _crossentropy(labels: tf.Tensor, scores: tf.Tensor, margin: float) -> tf.Tensor:
     logits = margin + scores
     # ln(1 + x) of an x so small that 1 + x is 1 does not count in a sum; log1p would take longer.
     return tf.reduce_mean(tf.nn.relu(logits) - labels * logits + tf.math.log(1 + tf.exp(-tf.abs(logits))), -1)
 
 
-@_in_one_loop
+@compiled
 def _crossentropy_gradient(upstream: tf.Tensor, labels: tf.Tensor, scores: tf.Tensor, margin: float) -> tf.Tensor:
     each = upstream / tf.cast(tf.shape(scores)[-1], scores.dtype)
     return (tf.sigmoid(margin + scores) - labels) * each[..., None]

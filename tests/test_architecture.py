@@ -17,14 +17,15 @@ FOLDERS = {
 
 # What each room may import from the package, besides itself.
 BELOW = {
+    "jobi_tf.compiled": set(),
     "jobi_tf.errors": set(),
     "jobi_tf.files": set(),
     "jobi_tf.data": {"errors", "files"},
     "jobi_tf.datasets": {"errors", "files", "data"},
-    "jobi_tf.losses": {"errors"},
+    "jobi_tf.losses": {"errors", "compiled"},
     "jobi_tf.metrics": {"errors"},
     "jobi_tf.optimizers": {"errors"},
-    "jobi_tf.models": {"errors", "files", "data", "losses", "metrics", "optimizers"},
+    "jobi_tf.models": {"errors", "files", "data", "losses", "metrics", "optimizers", "compiled"},
     "jobi_tf.serving": {"errors", "data"},
 }
 BELOW["jobi_tf.evaluation"] = {*BELOW["jobi_tf.models"], "models"}

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from jobi_tf.compiled import compiled
 from jobi_tf.data.occurrences import TAIL
-from jobi_tf.models.compiled import compiled
 from jobi_tf.models.scorer import Scorer
 
 # Rows gathered at once. Small enough that a block stays in the processor's cache and the allocator reuses its memory,

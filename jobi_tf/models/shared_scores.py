@@ -5,7 +5,7 @@ from functools import partial
 
 import tensorflow as tf
 
-from jobi_tf.models.compiled import compiled
+from jobi_tf.compiled import compiled
 from jobi_tf.models.scorer import Scorer
 
 
