@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jobi_tf.data.ranges import ranges
+
 FULL_ROUNDS = 40
 """Real graphs need fewer. A long chain (each day with its next) loses one link a round: later rounds are made cheap."""
 
@@ -107,8 +109,7 @@ def _peel(triples: np.ndarray, counts: np.ndarray, rare: np.ndarray, min_triples
     while len(rare):
         number += 1
         starts, length = offsets[rare], offsets[rare + 1] - offsets[rare]
-        within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-        found = rows[np.repeat(starts, length) + within]
+        found = rows[ranges(starts, length)]
         gone = np.unique(found[stays[found]])
         stays[gone] = False
         head, tail = triples[gone, 0], triples[gone, 2]

@@ -30,7 +30,7 @@ class Source:
         return f"{self.file}:{self.first_line + row if self.lines is None else self.lines[row]}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # graphs are hashed by identity; `fingerprint` tells equal ones
 class Graph:
     """Triples of three splits as ids, with the vocabularies that name them.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.ranges import ranges
 
 SIDES = ("head", "tail")
 HEAD, TAIL = 0, 1
@@ -55,8 +56,8 @@ class Csr:
         sizes = np.diff(self.offsets)
         parts = -(-sizes // most)
         rows = np.repeat(np.arange(len(sizes)), parts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(parts) - parts, parts)
-        starts = self.offsets[rows] + within * sizes[rows] // parts[rows]
+        part = ranges(np.zeros_like(parts), parts)
+        starts = self.offsets[rows] + part * sizes[rows] // parts[rows]
         return Csr(np.append(starts, self.offsets[-1]), self.entities), rows
 
 
@@ -168,5 +169,4 @@ class KnownAnswers:
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         counts = np.where(self.keys[place] == keys, np.diff(self.answers.offsets)[place], 0)
         rows = np.repeat(np.arange(len(triples)), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows, self.answers.entities[np.repeat(self.answers.offsets[place], counts) + within]
+        return rows, self.answers.entities[ranges(self.answers.offsets[place], counts)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.ranges import ranges
 
 _BLOCK = 1 << 20
 
@@ -82,8 +83,7 @@ def joined(left: np.ndarray, keys: np.ndarray) -> Iterator[tuple[np.ndarray, np.
         low, high = np.searchsorted(keys, block, "left"), np.searchsorted(keys, block, "right")
         count = high - low
         rows = np.repeat(np.arange(begin, begin + len(block)), count)
-        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        yield rows, np.repeat(low, count) + within
+        yield rows, ranges(low, count)
 
 
 def _common(

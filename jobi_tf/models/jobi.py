@@ -288,8 +288,8 @@ class JoBi(keras.Model):
         side: tf.Tensor | None = None,
     ) -> None:
         """Adds the penalties to the loss, in the mean over the ids in `relation`; see `penalties`."""
-        n3s = zip(self._relation_tables(), (self.n3, self.n3_pair), strict=False)
-        tables = [(table.value, n3) for table, n3 in n3s]
+        values = [x.value for x in self._relation_tables()]
+        tables = list(zip(values, (self.n3, self.n3_pair), strict=False))
         total = penalties(self._scorer, entities, tables, relation, self.n3, self.l2, weight, side)
         self._add(total / tf.cast(tf.size(relation), tf.float32), self._penalty)
 

@@ -1,6 +1,7 @@
 """From settings to what `fit` needs: a compiled model and its stream of batches."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import keras
@@ -185,6 +186,7 @@ def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.
     return training_batches(graph.train, sampler, size, config.joint, config.seed, first_step, chunk, config.by_side)
 
 
+@lru_cache(maxsize=1)  # what an epoch consists of is asked for several times
 def _queries(graph: Graph) -> int:
     """Returns the number of queries of training on both sides, of which those with many answers come in parts."""
     return len(KnownAnswers.of_graph(graph, ["train"]).answers.in_parts(MOST_ANSWERS)[1])

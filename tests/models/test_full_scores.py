@@ -39,23 +39,24 @@ def test_every_entity_is_scored_by_both_heads_as_the_oracle_does(scorer, recipro
             np.testing.assert_allclose(found[name][row], expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("places", [None, [3, 0, 3, 4, 0]])
 @pytest.mark.parametrize("sides", [np.zeros(5), np.ones(5), SIDES])
 @pytest.mark.parametrize("scorer", SCORERS)
-def test_gradients_equal_those_of_each_side_by_itself(scorer, sides):
+def test_gradients_equal_those_of_each_side_by_itself(scorer, sides, places):
     rng, function = np.random.default_rng(1), get_scorer(scorer)
     sizes = [(ENTITIES, WIDTH), (5, WIDTH), (5, relation_width(scorer)), (5, relation_width(scorer))]
     inputs = [tf.constant(rng.normal(size=size).astype(np.float32)) for size in sizes]
-    side, ids = tf.constant(sides, tf.int32), tf.constant([3, 0, 3, 4, 0])
+    side, place = tf.constant(sides, tf.int32), None if places is None else tf.constant(places)
 
     def plain(table, anchor, *relations):
         made = function.candidate(table)
-        relations = [tf.gather(x, ids) for x in relations]
+        relations = relations if places is None else [tf.gather(x, places) for x in relations]
         pairs = [(function.head_query(r, anchor), function.tail_query(anchor, r)) for r in relations]
         chosen = [tf.where(side[:, None] == 0, *pair) for pair in pairs]
         return [function.scores(q, lambda x: tf.einsum("bw,ew->be", x, made)) for q in chosen]
 
     def grouped(table, anchor, *relations):
-        return full_scores(function, [table] * 2, [Relations(x, ids) for x in relations], anchor, side)
+        return full_scores(function, [table] * 2, [Relations(x, place) for x in relations], anchor, side)
 
     results = []
     for scores in (grouped, plain):

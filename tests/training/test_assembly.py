@@ -50,11 +50,14 @@ def test_the_losses_of_both_heads_fall(model, loss):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"n3": 0.01, "n3_pair": 0.01, "l2": 0.01, "schedule": "cosine"},
+        {"n3": 0.01, "n3_pair": 0.01, "l2": 0.01},
         {"entity_dropout": 0.1, "relation_dropout": 0.1},
-        {"label_smoothing": 0.1, "relation_prediction": 0.5, "optimizer": "adagrad", "learning_rate": None},
-        {"schedule": "exponential"},
+        {"label_smoothing": 0.1},
+        {"relation_prediction": 0.5},
         ALL | {"reciprocal": True, "relation_prediction": 2.0, "model": "rescal"},
+        {"optimizer": "adagrad", "learning_rate": None},
+        {"schedule": "cosine"},
+        {"schedule": "exponential"},
         ALL | {"reciprocal": True, "n3": 0.01, "entity_dropout": 0.1, "optimizer": "adagrad"},
         ALL | {"joint": False, "label_smoothing": 0.1},
         {"loss": "logistic", "adversarial_temperature": 0.5, "negatives_mode": "shared", "negatives": 6},
