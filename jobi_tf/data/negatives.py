@@ -10,6 +10,17 @@ IGNORED = -1
 LARGEST_BITMAP = 2**28  # bits: 32 MB; a power of two
 
 
+def half_of(negatives: int) -> int:
+    """Returns how many of the negatives of a triple are of each side.
+
+    Raises:
+        UsageError: `negatives` is odd.
+    """
+    if negatives % 2:
+        raise UsageError(f"expected an even number of negatives, half of them for each side, got {negatives}")
+    return negatives // 2
+
+
 def contains(sorted_keys: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
     """Tells which `keys` occur in `sorted_keys`, by bisection.
 
@@ -139,7 +150,7 @@ class NegativeSampler:
         Raises:
             UsageError: n is odd.
         """
-        half = self._half()
+        half = half_of(self.negatives)
         triples = triples[:, None]  # [B, 1, 3]
         tails = tf.broadcast_to([[False], [True]], [2, half])
         row = self._row(triples[..., 1:2], tails)  # [B, 2, n / 2]
@@ -176,13 +187,8 @@ class NegativeSampler:
         found = candidates, self._triple_labels(triples, everywhere, tails), self._pair_labels(row, everywhere)
         if not by_side:
             return found
-        sides = [2, self._half()]
+        sides = [2, half_of(self.negatives)]
         return tuple(tf.reshape(x, tf.concat([tf.shape(x)[:-1], sides], 0)) for x in found)
-
-    def _half(self) -> int:
-        if self.negatives % 2:
-            raise UsageError(f"expected an even number of negatives, half of them for each side, got {self.negatives}")
-        return self.negatives // 2
 
     def _row(self, relation: tf.Tensor, tails: tf.Tensor) -> tf.Tensor:
         """Returns the row of `Occurrences.seen`, int64, of relations on a side: the tail's where `tails`."""

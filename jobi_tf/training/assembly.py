@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data.negatives import NegativeSampler, half_of
 from jobi_tf.data.occurrences import KnownAnswers, Occurrences
 from jobi_tf.data.pipeline import (
     MOST_ANSWERS,
@@ -84,8 +84,8 @@ def completed(config: TrainConfig, graph: Graph) -> TrainConfig:
         size = max(chunk, size - size % chunk)
     if chunk and config.negatives < 2:
         raise UsageError("expected at least 2 negatives where they are shared, one for each side, got 1")
-    if config.by_side and config.negatives % 2:
-        raise UsageError(f"expected an even number of negatives, half of them for each side, got {config.negatives}")
+    if config.by_side:
+        half_of(config.negatives)  # refuses an odd number
     of_adam = LEARNING_RATE_OF_SHARED if config.shared else LEARNING_RATE
     rate = ADAGRAD_LEARNING_RATE if config.optimizer == "adagrad" else of_adam
     config = config.replace(
