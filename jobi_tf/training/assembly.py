@@ -142,6 +142,11 @@ def compile_model(model: JoBi, config: TrainConfig, steps: int) -> None:
         jit_compile=False,
     )
     model.optimizer.build(model.trainable_variables)
+    if not tf.distribute.has_strategy():
+        # Else Keras makes the metrics of the losses at the first step, which TensorFlow then traces a second time.
+        example = {name: tf.constant([[1.0, 0.0]]) for name in losses}
+        model.compute_loss(y=example, y_pred=example)
+        model.reset_metrics()
 
 
 def _triple_loss(config: TrainConfig) -> keras.losses.Loss:

@@ -8,6 +8,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.errors import UsageError
+from jobi_tf.models.jobi import JoBi
 from jobi_tf.models.scorers import SCORERS
 from jobi_tf.training.assembly import build_batches, build_model, completed, epoch
 from jobi_tf.training.config import TrainConfig
@@ -96,6 +97,15 @@ def test_a_saved_training_goes_on_exactly(settings, tmp_path):
         whole.weights + whole.optimizer.variables, broken.weights + broken.optimizer.variables, strict=True
     ):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "full-softmax"])
+def test_a_step_is_traced_once(loss, monkeypatch):
+    traced, call = [], JoBi.call
+    monkeypatch.setattr(JoBi, "call", lambda *args, **options: traced.append(args) or call(*args, **options))
+    config = complete(loss=loss)
+    fit(build_model(config, GRAPH), config, 1)
+    assert len(traced) == 1
 
 
 def test_full_softmax_learns_a_rule():
