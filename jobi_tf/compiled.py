@@ -17,7 +17,9 @@ def compiled(function: Callable) -> Callable:
 
     @functools.cache
     def prepared() -> Callable:
-        return function if tf.config.list_physical_devices("GPU") else tf.function(function, jit_compile=True)
+        if tf.config.list_physical_devices("GPU"):
+            return function
+        return tf.function(function, jit_compile=True, autograph=False)
 
     @functools.wraps(function)
     def call(*arguments):  # type: ignore[no-untyped-def]

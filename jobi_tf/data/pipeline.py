@@ -204,6 +204,7 @@ def _shuffled(step: tf.Tensor, size: int, count: int, seed: tf.Tensor) -> tf.Ten
 
 def _endless(batch: Callable, first_step: int) -> tf.data.Dataset:
     steps = tf.data.Dataset.range(first_step, np.iinfo(np.int64).max)
+    batch = tf.autograph.experimental.do_not_convert(batch)  # there is nothing to convert, which takes its time
     batches = steps.map(batch, num_parallel_calls=2, deterministic=True).prefetch(2)
     # Nothing is left to tune, and a tuner that sleeps holds up the end of training, by seconds (TensorFlow 2.21).
     options = tf.data.Options()
