@@ -39,7 +39,8 @@ class Throughput(keras.callbacks.Callback):
         """Stops it."""
         seconds = time.perf_counter() - self._start
         # Keras names the loss of an output only where there are several.
-        logs.setdefault("triple_loss", logs["loss"] - logs.get("penalty", 0))
+        further = logs.get("penalty", 0) + self.model.relation_prediction * logs.get("relation_loss", 0)
+        logs.setdefault("triple_loss", logs["loss"] - further)
         logs.update(triples_per_second=self.triples_an_epoch / seconds, seconds=seconds)
 
 
