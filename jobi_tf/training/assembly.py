@@ -19,7 +19,7 @@ from jobi_tf.data.pipeline import (
 )
 from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
-from jobi_tf.models.jobi import JoBi
+from jobi_tf.models.jobi import HEADS, JoBi
 from jobi_tf.models.scorers import get_scorer
 from jobi_tf.optimizers import LazyAdagrad, LazyAdam
 from jobi_tf.training.config import TrainConfig
@@ -142,11 +142,18 @@ def compile_model(model: JoBi, config: TrainConfig, steps: int) -> None:
         jit_compile=False,
     )
     model.optimizer.build(model.trainable_variables)
-    if not tf.distribute.has_strategy():
-        # Else Keras makes the metrics of the losses at the first step, which TensorFlow then traces a second time.
-        example = {name: tf.constant([[1.0, 0.0]]) for name in losses}
-        model.compute_loss(y=example, y_pred=example)
-        model.reset_metrics()
+    build_losses(model)
+
+
+def build_losses(model: JoBi) -> None:
+    """Makes what Keras else makes of the losses at the first step; call it inside the strategy's scope.
+
+    Their metrics are variables, and a step that makes variables is traced twice; under a strategy `fit` would build the
+    losses with ids averaged over the devices (Keras 3.15).
+    """
+    example = {name: tf.constant([[1.0, 0.0]]) for name in HEADS[: 1 + model.joint]}
+    model.compute_loss(y=example, y_pred=example)
+    model.reset_metrics()
 
 
 def _triple_loss(config: TrainConfig) -> keras.losses.Loss:

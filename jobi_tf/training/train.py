@@ -11,7 +11,15 @@ import tensorflow as tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, shared_by, steps_at_once
+from jobi_tf.training.assembly import (
+    build_batches,
+    build_losses,
+    build_model,
+    completed,
+    epoch,
+    shared_by,
+    steps_at_once,
+)
 from jobi_tf.training.callbacks import (
     Callbacks,
     Checkpoint,
@@ -122,6 +130,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     strategy = _shared_evenly(config, strategy_for(config.devices, config.logical_devices))
     with strategy.scope():
         model = load_model(checkpoints[-1] / "model.keras", compile=True)
+        build_losses(model)
     folder.write_config(config)
     return _fit(folder, config, graph, model, strategy, callbacks, state)
 
@@ -155,9 +164,6 @@ def _fit(
     ]
     if not finished and done < config.epochs:
         with strategy.scope():
-            # Builds the losses: under a strategy fit would do so with ids averaged over the devices (Keras 3.15).
-            example = {name: tf.constant([[1.0, 0.0]]) for name in ("triple", "pair")[: 1 + config.joint]}
-            model.compute_loss(y=example, y_pred=example)
             model.steps_per_execution = steps_at_once(steps, config.batch_size or 0, strategy.num_replicas_in_sync)
             model.fit(
                 batches,
