@@ -1,6 +1,7 @@
 """`jobi-tf reproduce`."""
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -135,8 +136,9 @@ def _carry_out(session: "Session", plan: "Plan", display: "_Display", tables_onl
     """Runs what is missing, writes and prints the tables; returns whether there was anything to write."""
     name, plan = plan.experiment.name, plan.refreshed()  # an experiment before may have made its runs
     if not tables_only:
-        display.begin(name, [run for run in plan.all_runs if run.record is None])
-        session.run(plan)
+        missing = session.missing(plan)
+        display.begin(name, missing, [run for run in plan.all_runs if run.record is not None], session.jobs)
+        session.run(missing)
     display.close()
     outcome = session.write(plan)
     if outcome is None:
@@ -157,9 +159,6 @@ def _print(outcome: "Outcome") -> None:
 
 def _foretell(plans: list["Plan"]) -> None:
     """Prints what is complete and what would be run."""
-    from jobi_tf.experiments.reproduce.plan import estimate
-    from jobi_tf.training.bars import duration
-
     every = {run.path: run for plan in plans for run in plan.all_runs}.values()
     complete = [run for run in every if run.record is not None]
     for plan in plans:
@@ -170,9 +169,18 @@ def _foretell(plans: list["Plan"]) -> None:
     for source in dict.fromkeys(run.source for run in missing):
         if not source.at_hand():
             click.echo(f"{source.name} is not at hand: it would be downloaded, or left out where it cannot be had")
+    about = _time_for(missing, complete)
+    words = f", in about {about} one after another" if about else ""
+    click.echo(f"{len(complete)} of {len(every)} runs complete; {len(missing)} would be made{words}")
+
+
+def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int = 1) -> str:
+    """Returns the time that missing runs may take; nothing where there are none or it cannot be told."""
+    from jobi_tf.experiments.reproduce.plan import estimate
+    from jobi_tf.training.bars import duration
+
     seconds = estimate(missing, complete) if missing else None
-    about = f", in about {duration(seconds)} one after another" if seconds is not None else ""
-    click.echo(f"{len(complete)} of {len(every)} runs complete; {len(missing)} would be made{about}")
+    return "" if seconds is None else duration(seconds / min(jobs, len(missing)))
 
 
 def _state(runs: Sequence["PlannedRun"]) -> str:
@@ -182,19 +190,26 @@ def _state(runs: Sequence["PlannedRun"]) -> str:
 
 
 class _Display:
-    """Tells on stderr how runs go on: a line at the beginning and the end of each, on a terminal the epochs too."""
+    """Tells on stderr how runs go on: a line where one begins, is ranked and ends; on a terminal every epoch too."""
 
     def __init__(self) -> None:
         from jobi_tf.training.bars import stderr_console
 
         self._console = stderr_console()
         self._status = self._console.status("") if self._console.is_terminal else None
+        self._jobs = 1
+        self._missing: list[PlannedRun] = []
+        self._complete: list[PlannedRun] = []
         self._places: dict[Path, str] = {}
+        self._begun: dict[str, tuple[int, float]] = {}
         self._epochs: dict[str, str] = {}
 
-    def begin(self, name: str, runs: list["PlannedRun"]) -> None:
-        """Begins an experiment whose `runs` are missing."""
-        self._places = {run.path: f"{name} [{i}/{len(runs)}]" for i, run in enumerate(runs, 1)}
+    def begin(self, name: str, missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int) -> None:
+        """Begins an experiment: what is missing is made, `jobs` at once; what is complete tells how long it takes."""
+        self._missing, self._complete, self._jobs = list(missing), list(complete), jobs
+        self._places = {run.path: f"{name} [{i}/{len(missing)}]" for i, run in enumerate(missing, 1)}
+        if missing:
+            self.say(f"{name}: {self._left()}")
 
     def say(self, sentence: str) -> None:
         """Prints a line."""
@@ -206,14 +221,15 @@ class _Display:
         if event.kind == "begun":
             done = event.content["epoch"]
             self.say(f"{label}" + (f": goes on after epoch {done}" if done else ""))
+            self._begun[label] = done, time.monotonic()
             self._epochs[label] = "begins"
         elif event.kind == "epoch":
-            value = event.content["value"]
-            told = "" if value is None else f", validation {METRICS[event.run.config.monitor]} {value:.4f}"
-            self._epochs[label] = f"epoch {event.content['epoch']}/{event.content['epochs']}{told}"
+            self._epochs[label] = self._epoch(label, event)
+            if event.content["value"] is not None and self._status is None:
+                self.say(f"{label}: {self._epochs[label]}")
         else:
             self._epochs.pop(label, None)
-            self.say(f"{label}: {_ending(event)}")
+            self.say(f"{label}: {self._ending(event)}")
         if self._status:
             from rich.text import Text
 
@@ -225,20 +241,37 @@ class _Display:
         if self._status:
             self._status.stop()
 
+    def _epoch(self, label: str, event: "Event") -> str:
+        """Returns what to tell of an epoch, with the time left if the run is not ended early."""
+        from jobi_tf.training.bars import duration
+
+        epoch, epochs, value = (event.content[name] for name in ("epoch", "epochs", "value"))
+        before, begun = self._begun[label]
+        ranked = "" if value is None else f", validation {METRICS[event.run.config.monitor]} {value:.4f}"
+        left = (time.monotonic() - begun) / (epoch - before) * (epochs - epoch)
+        return f"epoch {epoch}/{epochs}{ranked}, left ≤ {duration(left)}"
+
+    def _ending(self, event: "Event") -> str:
+        from jobi_tf.training.bars import duration
+
+        self._missing.remove(event.run)
+        if event.kind == "failed":
+            return f"failed: {event.content['reason']}; {self._left()}"
+        run = event.run.refreshed()
+        try:
+            record = run.record
+        except JobiError as error:
+            return f"{error}; {self._left()}"
+        assert record is not None
+        self._complete.append(run)
+        metrics = f"test MRR {record.metric('mrr'):.4f}, Hits@10 {record.metric('hits@10'):.4f}"
+        return f"{metrics}; {duration(record.seconds)}; {self._left()}"
+
+    def _left(self) -> str:
+        """Returns how many runs are left, and for how long if that can be told."""
+        about = _time_for(self._missing, self._complete, self._jobs)
+        return f"{len(self._missing)} left" + (f", about {about}" if about else "")
+
 
 def _name(run: "PlannedRun") -> str:
     return f"{run.label}, seed {run.config.seed}"
-
-
-def _ending(event: "Event") -> str:
-    from jobi_tf.training.bars import duration
-
-    if event.kind == "failed":
-        return f"failed: {event.content['reason']}"
-    try:
-        record = event.run.refreshed().record
-    except JobiError as error:
-        return str(error)
-    assert record is not None
-    seconds = duration(record.seconds)
-    return f"test MRR {record.metric('mrr'):.4f}, Hits@10 {record.metric('hits@10'):.4f}; {seconds}"

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import statistics
 import sys
@@ -83,6 +84,18 @@ def test_a_run_that_fails_and_a_data_set_that_is_missing_stop_nothing(made):
     assert "fb15k is missing: cannot download" in page
     assert "| too large | – | – | – | – | 0 of 1 |" in page
     assert "2 of 3 runs complete; written: " in made.said.stdout
+
+
+def test_how_far_the_runs_are(made):
+    words = made.said.stderr
+    assert "first: 3 left\n" in words
+    for place, row in enumerate(("plain", "JoBi"), 1):
+        begins = rf"first \[{place}/3\] towns: {row}, seed 0: "
+        for epoch in (1, 2):
+            value = r"validation Hits@10 0\.\d{4}"
+            assert re.search(rf"^{begins}epoch {epoch}/2, {value}, left ≤ \d", words, re.MULTILINE)
+        assert re.search(rf"^{begins}test MRR .*; [012] left", words, re.MULTILINE)
+    assert "; 0 left\n" in words
 
 
 def test_figures_are_those_of_evaluate(made):

@@ -55,12 +55,15 @@ class Session:
         seeds = self.seeds or (1 if self.quick else experiment.seeds)
         return make_plan(experiment, sources, folder, seeds, self.quick)
 
-    def run(self, plan: Plan) -> None:
-        """Trains and ranks what is missing of a plan, but for data sets that cannot be had."""
+    def missing(self, plan: Plan) -> list[PlannedRun]:
+        """Returns what is missing of a plan, but for what failed before; its data sets are prepared, or left out."""
         missing = [run for run in plan.all_runs if run.record is None and not self._has_failed(run)]
         for source in dict.fromkeys(run.source for run in missing):
             self._obtain(source)
-        runs = [run for run in missing if run.source not in self.absent]
+        return [run for run in missing if run.source not in self.absent]
+
+    def run(self, runs: Sequence[PlannedRun]) -> None:
+        """Trains and ranks."""
         self.failed |= carry_out(runs, self.jobs, self.tell)
 
     def write(self, plan: Plan) -> Outcome | None:
