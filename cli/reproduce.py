@@ -248,8 +248,8 @@ class _Display:
         epoch, epochs, value = (event.content[name] for name in ("epoch", "epochs", "value"))
         before, begun = self._begun[label]
         ranked = "" if value is None else f", validation {METRICS[event.run.config.monitor]} {value:.4f}"
-        left = (time.monotonic() - begun) / (epoch - before) * (epochs - epoch)
-        return f"epoch {epoch}/{epochs}{ranked}, left ≤ {duration(left)}"
+        seconds = (time.monotonic() - begun) / (epoch - before) * (epochs - epoch)
+        return f"epoch {epoch}/{epochs}{ranked}" + (f", left ≤ {duration(seconds)}" if seconds else "")
 
     def _ending(self, event: "Event") -> str:
         from jobi_tf.training.bars import duration
