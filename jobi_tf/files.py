@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -38,11 +38,15 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         OSError: `folder` exists by then and is not empty, or cannot be written.
     """
+    made = [path for path in folder.parents if not path.exists()]
     beside = _beside(folder)
     shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
     try:
+        beside.mkdir(parents=True)
         yield beside
         beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+        with suppress(OSError):  # folders that hold something stay
+            for path in made:
+                path.rmdir()

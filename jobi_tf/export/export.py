@@ -1,6 +1,7 @@
 """Writing of a run as a version of a SavedModel."""
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,8 +17,9 @@ from jobi_tf.export.card import model_card
 from jobi_tf.export.contract import describe_signatures, example_requests, inputs_of, versions
 from jobi_tf.export.drift import Drift, measure_drift
 from jobi_tf.export.servable import UNKNOWN_SCORE, Servable
-from jobi_tf.export.versions import choose_version, new_version
+from jobi_tf.export.versions import choose_version
 from jobi_tf.export.warmup import BATCHES, check_extra, write_warmup
+from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 
 DTYPES = ("float32", "float16")
@@ -114,17 +116,18 @@ def export_run(
     version = choose_version(folder, version)
     ids = None if candidates is None else read_candidates(Path(candidates), run.graph.entities)
     _check_weights(run.model, dtype)
-    with new_version(folder, version) as beside:
-        known = known_keys(run.graph)
-        write_assets(beside / "lists", run.graph, known, ids, typed)
-        servable = Servable(run.model, dtype, beside / "lists", top_k)
+    with new_folder(folder / str(version)) as beside:
+        known, lists = known_keys(run.graph), beside / "lists"
+        write_assets(lists, run.graph, known, ids, typed)
+        servable = Servable(run.model, dtype, lists, top_k)
         calibration = _calibrated(servable, run, known)
         drift = (
             measure_drift(run.model, servable, sample(run.graph, run.config.seed)[1]) if dtype != "float32" else None
         )
         count = None if ids is None else len(ids)
         exported = Exported(folder / str(version), version, dtype, top_k, typed, count, calibration, drift)
-        _write(beside / "version", run, servable, exported, warmup)
+        _write(beside, run, servable, exported, warmup)
+        shutil.rmtree(lists)  # copied among the assets
     return exported
 
 

@@ -1,9 +1,5 @@
-"""Numbered versions of an export, each complete or not there."""
+"""Numbers of the versions of an export."""
 
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from jobi_tf.errors import UsageError
@@ -30,23 +26,3 @@ def choose_version(folder: Path, version: int | None) -> int:
             f"expected a new version, {version} is in {folder} already; the next one is {max(present) + 1}"
         )
     return version
-
-
-@contextmanager
-def new_version(folder: Path, version: int) -> Iterator[Path]:
-    """Gives a hidden folder to work in, whose folder `version` becomes that version when all succeeded.
-
-    Otherwise nothing stays behind.
-    """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
-    beside = folder / f".{version}.{os.getpid()}.tmp"
-    try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        yield beside
-        (beside / "version").rename(folder / str(version))
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-        with suppress(OSError):  # folders that hold a version stay
-            for path in made:
-                path.rmdir()
