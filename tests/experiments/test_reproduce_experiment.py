@@ -101,6 +101,14 @@ def test_like_another_row():
     assert config.negatives == 9
 
 
+def test_what_another_row_leaves_to_the_default_stays_so():
+    found = experiment(rows=[{"name": "as there", "like": "best/ComplEx, 100 negatives"}])
+    there = read_experiment("best")
+    assert there.settings.keys().isdisjoint(found.settings)
+    for dataset in found.datasets:
+        assert found.config(found.rows[0], dataset) == there.config(there.row("ComplEx, 100 negatives"), dataset)
+
+
 def test_equal_settings_make_equal_runs(tmp_path):
     paths = {
         name: {run.path for run in plan(read_experiment(name), tmp_path, datasets=["fb15k-237"]).all_runs}

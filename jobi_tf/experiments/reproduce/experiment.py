@@ -72,7 +72,8 @@ class Experiment(_Part):
     """What a YAML file holds; `jobi_tf/experiments/paper` has those of the paper, `beyond` others.
 
     `settings` are fields of `TrainConfig`. Of several that hold for a run the last one wins: those of the experiment,
-    those of the data set, those of the row that it is `like`, of the row, of the row on the data set, the sweep.
+    those of the data set (instead of both, for a row that is `like` another, those of that row), of the row, of the row
+    on the data set, the sweep.
     """
 
     title: str
@@ -129,13 +130,13 @@ class Experiment(_Part):
 
     def merged(self, row: Row, dataset: str) -> Settings:
         """Returns the settings that a row has on a data set, without the sweep."""
-        like: Settings = {}
         if row.like:
             other, name = row.like.split("/", 1)
             experiment = read_experiment(other)
-            like = experiment.merged(experiment.row(name), dataset)
-        of_all = self.settings | self.by_dataset.get(dataset, {})
-        return of_all | like | (row.settings or {}) | row.by_dataset.get(dataset, {})
+            before = experiment.merged(experiment.row(name), dataset)
+        else:
+            before = self.settings | self.by_dataset.get(dataset, {})
+        return before | (row.settings or {}) | row.by_dataset.get(dataset, {})
 
     def rows_on(self, dataset: str) -> list[Row]:
         """Returns the rows of a data set, be it the experiment's or another, that have something to show there."""
