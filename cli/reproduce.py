@@ -229,7 +229,8 @@ class _Display:
                 self.say(f"{label}: {self._epochs[label]}")
         else:
             self._epochs.pop(label, None)
-            self.say(f"{label}: {self._ending(event)}")
+            self._missing.remove(event.run)
+            self.say(f"{label}: {self._result(event)}; {self._left()}")
         if self._status:
             from rich.text import Text
 
@@ -251,21 +252,21 @@ class _Display:
         seconds = (time.monotonic() - begun) / (epoch - before) * (epochs - epoch)
         return f"epoch {epoch}/{epochs}{ranked}" + (f", left ≤ {duration(seconds)}" if seconds else "")
 
-    def _ending(self, event: "Event") -> str:
+    def _result(self, event: "Event") -> str:
+        """Returns what came of a run that ended; from a complete one the time of others is told."""
         from jobi_tf.training.bars import duration
 
-        self._missing.remove(event.run)
         if event.kind == "failed":
-            return f"failed: {event.content['reason']}; {self._left()}"
+            return f"failed: {event.content['reason']}"
         run = event.run.refreshed()
         try:
             record = run.record
         except JobiError as error:
-            return f"{error}; {self._left()}"
+            return str(error)
         assert record is not None
         self._complete.append(run)
         metrics = f"test MRR {record.metric('mrr'):.4f}, Hits@10 {record.metric('hits@10'):.4f}"
-        return f"{metrics}; {duration(record.seconds)}; {self._left()}"
+        return f"{metrics}; {duration(record.seconds)}"
 
     def _left(self) -> str:
         """Returns how many runs are left, and for how long if that can be told."""

@@ -116,7 +116,8 @@ def export_run(
     version = choose_version(folder, version)
     ids = None if candidates is None else read_candidates(Path(candidates), run.graph.entities)
     _check_weights(run.model, dtype)
-    with new_folder(folder / str(version)) as beside:
+    path = folder / str(version)
+    with new_folder(path) as beside:
         known, lists = known_keys(run.graph), beside / "lists"
         write_assets(lists, run.graph, known, ids, typed)
         servable = Servable(run.model, dtype, lists, top_k)
@@ -125,7 +126,7 @@ def export_run(
             measure_drift(run.model, servable, sample(run.graph, run.config.seed)[1]) if dtype != "float32" else None
         )
         count = None if ids is None else len(ids)
-        exported = Exported(folder / str(version), version, dtype, top_k, typed, count, calibration, drift)
+        exported = Exported(path, version, dtype, top_k, typed, count, calibration, drift)
         _write(beside, run, servable, exported, warmup)
         shutil.rmtree(lists)  # copied among the assets
     return exported
