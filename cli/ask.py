@@ -52,17 +52,20 @@ class AskedRun:
     Args:
         path: the run folder.
         typed: whether to answer only with entities that training saw on that side of the relation.
+        candidates: file with the names of the only entities that can be answers.
     """
 
     columns: tuple[str, ...] = COLUMNS
 
-    def __init__(self, path: Path, typed: bool):
+    def __init__(self, path: Path, typed: bool, candidates: Path | None):
         start_tensorflow()
         from jobi_tf import load_run
 
         self._run = load_run(path)
         self.name = self._run.graph.name
         self._typed = typed
+        entities = self._run.graph.entities
+        self._candidates = None if candidates is None else [entities[i] for i in entities.ids_in_file(candidates)]
 
     def note(self) -> str:
         """Returns nothing."""
@@ -78,12 +81,13 @@ class AskedRun:
     ) -> Sequence[Sequence["Answer"]]:
         """Returns the best answers to queries for one side."""
         pairs = [(query.entity, query.relation) for query in queries]
-        return self._run.answers(side, pairs, count or ANSWERS, new_only, self._typed)
+        return self._run.answers(side, pairs, count or ANSWERS, new_only, self._typed, self._candidates)
 
     def score(self, triple: tuple[str, str, str]) -> tuple[dict[str, Any], list[str]]:
         """Scores a triple, and ranks it among the answers that are no known facts."""
         import numpy as np
 
+        from jobi_tf.data.occurrences import KnownAnswers
         from jobi_tf.evaluation.ranker import Ranker
 
         run, graph = self._run, self._run.graph
@@ -91,7 +95,7 @@ class AskedRun:
         ids = np.array(
             [[graph.entities.id(triple[0]), graph.relations.id(triple[1]), graph.entities.id(triple[2])]], np.int32
         )
-        ranker = Ranker(run.model, run.known)
+        ranker = Ranker(run.model, KnownAnswers.of_graph(graph, graph.splits, ids))
         ranks = {f"{name}_rank": float(ranker.rank(ids, side).ranks()[0]) for side, name in enumerate(SIDES)}
         known = any(bool((split == ids).all(1).any()) for split in graph.splits.values())
         places = ", ".join(f"{ranks[f'{name}_rank']:,g} as {name}" for name in SIDES)

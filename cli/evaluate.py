@@ -31,6 +31,9 @@ GAP_WORTH_A_WORD = 0.01
 @click.option("--by-relation", is_flag=True, help="Also print the metrics of each relation.")
 @click.option("--raw", is_flag=True, help="Keep other true answers as candidates.")
 @click.option("--filter-with-test", is_flag=True, help="Filter ranks of valid or train with test triples too.")
+@click.option(
+    "--candidates", type=click.Path(path_type=Path), metavar="FILE", help="File with one entity name per line; only these are candidates."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--devices", default="all", show_default=True, metavar="all|0,1,…", help="Devices to rank on.")
 @click.option("--logical-devices", type=click.IntRange(1, 64), default=1, help="Split the CPU into that many devices.")
@@ -45,6 +48,7 @@ def evaluate(
     by_relation: bool,
     raw: bool,
     filter_with_test: bool,
+    candidates: Path | None,
     as_json: bool,
     devices: str,
     logical_devices: int,
@@ -72,7 +76,9 @@ def evaluate(
         trained = load_run(run)
         filter_with = ("train", "valid", "test") if filter_with_test else None
         budget = {} if memory_budget is None else {"memory_budget": memory_budget * 2**20}
-        evaluation = _rank(trained, split, side, raw=raw, filter_with=filter_with, **budget)
+        allowed = None if candidates is None else trained.graph.entities.ids_in_file(candidates)
+        options = {"raw": raw, "filter_with": filter_with, "candidates": allowed, **budget}
+        evaluation = _rank(trained, split, side, **options)
     if as_json:
         click.echo(json.dumps(_as_dict(evaluation, trained, ties, by_relation), ensure_ascii=False, allow_nan=False))
     else:
@@ -104,7 +110,7 @@ def _rank(trained: "Run", split: str, side: str, **options: Any) -> "Evaluation"
             queries = len(trained.graph.split(split)) * (2 if side == "both" else 1)
             task = bar.add_task("ranking", total=queries)
             options["progress"] = lambda count: bar.advance(task, count)
-        return rank(trained, split, side, **options)
+        return rank(trained, None, split, side, **options)
 
 
 def _as_dict(evaluation: "Evaluation", trained: "Run", ties: str, by_relation: bool) -> dict[str, Any]:

@@ -29,6 +29,7 @@ QUERIES_AT_A_TIME = 4096
 @click.option("--tail", help="The known tail; its heads are sought.")
 @click.option("-k", "count", type=click.IntRange(min=1), help="Answers a query  [default: 10]")
 @click.option("--new-only", is_flag=True, help="Drop answers that are known facts.")
+@click.option("--candidates", type=click.Path(path_type=Path), metavar="FILE", help="File with one entity name per line; only these are answers.")
 @click.option("--typed", is_flag=True, help="Answer only with entities seen in training with the relation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--input", "source", type=click.Path(path_type=Path), metavar="FILE", help="Queries; - is stdin.")
@@ -46,6 +47,7 @@ def predict(
     tail: str | None,
     count: int | None,
     new_only: bool,
+    candidates: Path | None,
     typed: bool,
     as_json: bool,
     source: Path | None,
@@ -72,8 +74,9 @@ def predict(
         access = {"--model": model, "--token-file": token_file, "--certificate": certificate}
         if given := [name for name, value in access.items() if value is not None]:
             raise UsageError(f"{given[0]} is for --server, which is missing")
-    elif typed:
-        raise UsageError("--typed is for RUN: of a server, the export decides (`jobi-tf export --typed`)")
+    elif typed or candidates:
+        option = "--typed" if typed else "--candidates"
+        raise UsageError(f"{option} is for RUN: for a server, it is an option of `jobi-tf export`")
     if source is not None:
         if given := [name for name, value in one.items() if value is not None]:
             raise UsageError(f"--input asks the queries of a file: {given[0]} is for a single query")
@@ -82,10 +85,11 @@ def predict(
             raise UsageError("--output is for the answers to --input, which is missing")
         if relation is None or (head is None and tail is None):
             raise UsageError("expected --relation with --head or --tail, or --input with a file of queries")
-        if head is not None and tail is not None and (count is not None or new_only or typed):
-            option = "-k" if count is not None else "--new-only" if new_only else "--typed"
+        if head is not None and tail is not None and (count is not None or new_only or typed or candidates):
+            given = {"-k": count is not None, "--new-only": new_only, "--typed": typed, "--candidates": candidates}
+            option = next(name for name, value in given.items() if value)
             raise UsageError(f"{option} is for an open side: leave out --head or --tail")
-    with closing(_asked(run, typed, server, model, token_file, certificate)) as asked:
+    with closing(_asked(run, candidates, typed, server, model, token_file, certificate)) as asked:
         if source is not None:
             _predict_file(asked, source, target or STREAM, count, new_only)
         elif head is not None and tail is not None:
@@ -99,6 +103,7 @@ def predict(
 
 def _asked(
     run: Path | None,
+    candidates: Path | None,
     typed: bool,
     server: str | None,
     model: str | None,
@@ -107,7 +112,7 @@ def _asked(
 ) -> Asked:
     if server is None:
         assert run is not None
-        return AskedRun(run, typed)
+        return AskedRun(run, typed, candidates)
     return AskedServer(server, model, None if token_file is None else read_token(token_file), certificate)
 
 

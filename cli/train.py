@@ -1,6 +1,5 @@
 """`jobi-tf train`."""
 
-import math
 import shlex
 import sys
 from pathlib import Path
@@ -16,10 +15,10 @@ from .command import Command
 from .main import INTERRUPTED
 from .options import given, settings_options
 from .signals import ended_as_interrupted
-from .start import start_tensorflow
+from .start import keep_memory, start_tensorflow
 
 if TYPE_CHECKING:
-    from jobi_tf.training.callbacks import Training
+    from jobi_tf.training.recording import Training
     from jobi_tf.training.progress import Progress
 
 
@@ -44,13 +43,11 @@ def train(
     the names of the options with _ for -. A run keeps all of its settings in config.yaml.
     """
     settings = _settings(config_file, assignments, given(context))
-    for name, ruler, reason in _WITHOUT_MEANING:
-        if name in given(context) and settings.get(ruler) is not None and not settings[ruler]:
-            raise UsageError(reason)
     if resume is None and settings.get("dataset") is None:
         raise UsageError("expected a data set: --dataset with a name, a folder or a file (see `jobi-tf data list`)")
     if resume is not None and settings.pop("run_dir", None) is not None:
         raise UsageError("--resume writes to the folder of its run: leave out --run-dir")
+    keep_memory()
     start_tensorflow()
     import jobi_tf
 
@@ -72,13 +69,6 @@ def train(
     finally:
         watch.close()
     watch.say_result()
-
-
-# Flags that another setting leaves without meaning; in a file of settings they may stand, a flag is a mistake.
-_WITHOUT_MEANING = (
-    ("alpha", "joint", "--alpha weighs the pair head, which --no-joint leaves out: expected one of them"),
-    ("patience", "eval_every", "--patience counts rankings, which --eval-every 0 leaves out: expected one of them"),
-)
 
 
 def _settings(file: Path | None, assignments: tuple[str, ...], flags: dict[str, Any]) -> dict[str, Any]:
@@ -136,11 +126,11 @@ class _Watch:
     def say_result(self) -> None:
         """Prints the best epoch on stdout, and then what to do next."""
         assert self.training is not None
-        folder, state = self.training.folder, self.training.stopping.state
+        folder, best_epoch = self.training.folder, self.training.best.best_epoch
         rows = {row["epoch"]: row for row in folder.read_metrics()}
         if not self.quiet:
             click.echo(f"\n{self._ending(max(rows))}", err=True)
-        if best := rows.get(state["best_epoch"]):
+        if best := rows.get(best_epoch):
             values = "  ".join(f"{METRICS[name]} {best[f'val_{name}']:.4f}" for name in BETTER_IF_HIGHER)
             by = METRICS[self.training.config.monitor]
             click.echo(f"best epoch {best['epoch']} of {max(rows)}, by {by} on the validation split:\n  {values}")
@@ -154,7 +144,7 @@ class _Watch:
     def _ending(self, last: int) -> str:
         """Returns why training ended after the epoch `last`."""
         assert self.training is not None
-        config, waited = self.training.config, self.training.stopping.state["waited"]
+        config, waited = self.training.config, self.training.best.waited
         when = "had ended" if self.training.done == last else "ended"
         if config.eval_every and waited >= config.patience:
             metric = METRICS[config.monitor]
@@ -167,8 +157,9 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     config, graph, model = training.config, training.graph, training.model
     triples = ", ".join(f"{len(part):,} {split}" for split, part in graph.splits.items())
     heads = "triple and pair head" if config.joint else "triple head"
-    entities, parameters = graph.num_entities * model.width, sum(math.prod(x.shape) for x in model.trainable_variables)
-    others = "nets and relations" if model.nets else "relations"
+    width, parameters = model.entities.table.shape[1], model.count_params()
+    entities = graph.num_entities * width
+    others = "networks and relations" if model.heads[0].net else "relations"
     negatives = f"{config.negatives} negatives a triple" + (", known ones left out" if config.filter_negatives else "")
     negatives += ", half of them for each side" if config.by_side else ""
     negatives += f", shared by {config.chunk} triples" if config.shared else ""
@@ -177,19 +168,20 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
         negatives = "queries, each with all entities"
     pair = f", alpha {config.alpha:g}" if config.joint else ""
     ranked = f"ranked every {config.eval_every}, patience {config.patience}" if config.eval_every else "never ranked"
-    tables = training.strategy.experimental_local_results(model.entity.value)
+    tables = training.strategy.experimental_local_results(model.entities.table.value)
     devices = [table.device.rpartition("device:")[2] for table in tables]
     share = f", {(config.batch_size or 0) // len(devices):,} of a batch on each" if len(devices) > 1 else ""
     begin = f"; {training.done} done" if training.done else ""
     return [
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
         ("", f"{triples} triples"),
-        ("model", f"{config.model}, {heads}; d = {config.dim:,}, {model.width:,} real numbers an entity"),
+        ("model", f"{config.model}, {heads}; d = {config.dim:,}, {width:,} real numbers an entity"),
         ("", f"{parameters:,} parameters: entities {entities:,}, {others} {parameters - entities:,}"),
         ("training", f"batches of {config.batch_size:,}; {negatives}{pair}"),
         ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
         ("epochs", f"{config.epochs} at most, of {training.steps:,} steps; {ranked}{begin}"),
         ("devices", f"{', '.join(devices)}{share}"),
+        ("memory", f"about {training.memory / 2**30:.1f} GB"),
         ("run", str(training.folder.path)),
     ]
 

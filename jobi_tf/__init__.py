@@ -1,13 +1,18 @@
 """Knowledge-graph completion with TensorFlow and Keras 3.
 
-Bilinear embeddings (DistMult, ComplEx, SimplE) trained jointly with entity-relation pair occurrences (JoBi, Balkır et
-al., EMNLP 2019). The names below load TensorFlow when they are first used, not when this package is imported.
+Bilinear embeddings (DistMult, ComplEx, SimplE) trained jointly with entity-relation pair occurrences (JoBi, Balkır et al.,
+EMNLP 2019). TensorFlow is loaded when one of the names below is first used, not when this package is imported.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import wrapt
+
 if TYPE_CHECKING:
+    from jobi_tf.data.batches import query_batches as query_batches
+    from jobi_tf.data.batches import steps_per_epoch as steps_per_epoch
+    from jobi_tf.data.batches import training_batches as training_batches
     from jobi_tf.data.graph import Graph as Graph
     from jobi_tf.datasets import load_graph as load_graph
     from jobi_tf.evaluation.evaluate import evaluate as evaluate
@@ -17,8 +22,14 @@ if TYPE_CHECKING:
     from jobi_tf.losses import SampledMargin as SampledMargin
     from jobi_tf.losses import SampledSoftmax as SampledSoftmax
     from jobi_tf.models.jobi import JoBi as JoBi
+    from jobi_tf.models.regularizers import L2 as L2
+    from jobi_tf.models.regularizers import N3 as N3
+    from jobi_tf.models.regularizers import Regularizer as Regularizer
+    from jobi_tf.models.regularizers import RelationPrediction as RelationPrediction
+    from jobi_tf.models.scorers import Scorer as Scorer
     from jobi_tf.optimizers import LazyAdagrad as LazyAdagrad
     from jobi_tf.optimizers import LazyAdam as LazyAdam
+    from jobi_tf.training.callbacks import ValidationRanking as ValidationRanking
     from jobi_tf.training.run import Run as Run
     from jobi_tf.training.run import load_model as load_model
     from jobi_tf.training.run import load_run as load_run
@@ -27,39 +38,49 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "FullSoftmax": "losses",
     "Graph": "data.graph",
     "JoBi": "models.jobi",
+    "L2": "models.regularizers",
     "LazyAdagrad": "optimizers",
     "LazyAdam": "optimizers",
+    "N3": "models.regularizers",
     "PairCrossentropy": "losses",
+    "Regularizer": "models.regularizers",
+    "RelationPrediction": "models.regularizers",
     "Run": "training.run",
     "SampledLogistic": "losses",
     "SampledMargin": "losses",
     "SampledSoftmax": "losses",
+    "Scorer": "models.scorers",
+    "ValidationRanking": "training.callbacks",
     "evaluate": "evaluation.evaluate",
     "load_graph": "datasets",
     "load_model": "training.run",
     "load_run": "training.run",
+    "query_batches": "data.batches",
     "resume": "training.train",
+    "steps_per_epoch": "data.batches",
     "train": "training.train",
+    "training_batches": "data.batches",
 }
-# Classes that a saved model may hold: Keras finds those that are imported when it loads one.
-_SAVED = (
-    *("JoBi", "LazyAdagrad", "LazyAdam"),
-    *("FullSoftmax", "PairCrossentropy", "SampledLogistic", "SampledMargin", "SampledSoftmax"),
-)
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for needed in _SAVED if name in (*_SAVED, "load_model") else ():
-        import_module(f"{__name__}.{_HOMES[needed]}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*globals(), *_MODULES]
+
+
+@wrapt.when_imported("keras")
+def _register_classes(keras: Any) -> None:
+    """Registers the classes of saved models as soon as Keras is there, so that `keras.saving.load_model` knows them."""
+    if keras.backend.backend() == "tensorflow":
+        for module in ("models.jobi", "losses", "optimizers"):
+            import_module(f"{__name__}.{module}")

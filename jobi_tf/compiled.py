@@ -1,4 +1,4 @@
-"""Tensor functions that XLA turns into one loop each, on processors."""
+"""Tensor functions that XLA turns into one loop each, on CPUs."""
 
 import functools
 from collections.abc import Callable
@@ -6,23 +6,53 @@ from collections.abc import Callable
 import tensorflow as tf
 
 
-def compiled(function: Callable) -> Callable:
-    """Compiles a function of tensors by XLA at its first call, on a machine without GPU.
+def on_gpu() -> bool:
+    """Returns whether there is a GPU, so that what was made for CPUs alone does not apply."""
+    return bool(tf.config.list_physical_devices("GPU"))
 
-    On a processor, TensorFlow's own kernels write every intermediate tensor to memory, once for each operation, and
-    multiply many small matrices one by one; XLA does neither. Where there are GPUs the function runs as it is: the
-    gains were measured on processors, and XLA needs parts of CUDA that many machines lack. Arguments that are no
-    tensors have to be hashable.
+
+def compiled(function: Callable) -> Callable:
+    """Compiles a function of tensors by XLA at its first call, on a machine without a GPU.
+
+    On a CPU, TensorFlow's own kernels write every intermediate tensor to memory, once for each operation, and multiply
+    many small matrices one by one; XLA does neither. On machines with GPUs the function runs as it is: the gain was
+    measured on CPUs, and XLA needs parts of CUDA that many machines lack. Arguments other than tensors have to be hashable.
     """
 
     @functools.cache
-    def prepared() -> Callable:
-        if tf.config.list_physical_devices("GPU"):
-            return function
-        return tf.function(function, jit_compile=True, autograph=False)
+    def prepared(gpu: bool) -> Callable:
+        return function if gpu else tf.function(function, jit_compile=True, autograph=False)
 
     @functools.wraps(function)
     def call(*arguments):  # type: ignore[no-untyped-def]
-        return prepared()(*arguments)
+        return prepared(on_gpu())(*arguments)
+
+    return call
+
+
+def compiled_with_gradient(function: Callable) -> Callable:
+    """Compiles a function as `compiled` does, and its gradient, which computes the function again instead of storing it.
+
+    The function takes any other arguments first, and then tensors, and returns one tensor.
+    """
+    forward = compiled(function)
+
+    @compiled
+    def backward(upstream: tf.Tensor, fixed: int, *arguments):  # type: ignore[no-untyped-def]
+        with tf.GradientTape() as tape:
+            tape.watch(arguments[fixed:])
+            result = function(*arguments)
+        return tape.gradient(result, arguments[fixed:], upstream, tf.UnconnectedGradients.ZERO)
+
+    @functools.wraps(function)
+    def call(*arguments):  # type: ignore[no-untyped-def]
+        fixed = sum(not tf.is_tensor(x) for x in arguments)
+
+        @tf.custom_gradient
+        def run(*tensors: tf.Tensor):  # type: ignore[no-untyped-def]
+            every = *arguments[:fixed], *tensors
+            return forward(*every), lambda upstream: backward(upstream, fixed, *every)
+
+        return run(*arguments[fixed:])
 
     return call

@@ -140,21 +140,21 @@ class FullSoftmax(keras.losses.Loss):
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: ids [B, m] and logits [B, E] → float [B]."""
         ids = tf.cast(y_true, tf.int32)
-        query, place = tf.unstack(tf.where(ids >= 0), 2, axis=1)  # [A] both
-        where = tf.stack([tf.cast(query, tf.int32), tf.gather_nd(ids, tf.stack([query, place], 1))], 1)  # [A, 2]
-        share = tf.gather((1 - self.label_smoothing) / tf.reduce_sum(tf.cast(ids >= 0, tf.float32), 1), query)
-        rows, even = tf.shape(ids, tf.int64)[0], self.label_smoothing
+        given = tf.cast(ids >= 0, tf.float32)  # [B, m]
+        ids, even = tf.maximum(ids, 0), self.label_smoothing
+        share = (1 - even) * given / tf.reduce_sum(given, 1, keepdims=True)
 
         @tf.custom_gradient
         def loss(logits: tf.Tensor):  # type: ignore[no-untyped-def]
             logarithm = _logarithm_of_sum(logits)
-            target = tf.math.unsorted_segment_sum(share * tf.gather_nd(logits, where), query, rows)
+            target = tf.reduce_sum(share * tf.gather(logits, ids, batch_dims=1), 1)
             if even:
                 target += even * tf.reduce_mean(logits, -1)
 
             def gradient(upstream: tf.Tensor) -> tf.Tensor:
                 dense = _softmax_gradient(logits, logarithm, upstream, even)
-                return tf.tensor_scatter_nd_sub(dense, where, share * tf.gather(upstream, query))
+                query = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, None], tf.shape(ids))
+                return tf.tensor_scatter_nd_sub(dense, tf.stack([query, ids], 2), share * upstream[:, None])
 
             return logarithm - target, gradient
 

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from jobi_tf.compiled import on_gpu
+
 # Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
 
@@ -31,6 +33,9 @@ class LazyAdam(keras.optimizers.Adam):
     Reference: Kingma & Ba, Adam, ICLR 2015.
     """
 
+    sparse = True  # handles gradients that are `tf.IndexedSlices`
+    xla = False  # the training step is compiled by XLA as a whole; set by `JoBi.compile`
+
     def __init__(
         self,
         learning_rate: Any = 0.001,
@@ -45,27 +50,31 @@ class LazyAdam(keras.optimizers.Adam):
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        step = tf.cast(self.iterations + 1, variable.dtype)
+        dtype = variable.dtype
+        step = tf.cast(self.iterations + 1, dtype)
         index = self._get_variable_index(variable)
         tables = [_raw(x) for x in (variable, self._momentums[index], self._velocities[index])]
         settings = {
-            "beta1_power": self.beta_1**step,
-            "beta2_power": self.beta_2**step,
-            "lr": tf.cast(learning_rate, variable.dtype),
-            "beta1": self.beta_1,
-            "beta2": self.beta_2,
-            "epsilon": self.epsilon,
+            "beta1_power": tf.cast(self.beta_1, dtype) ** step,
+            "beta2_power": tf.cast(self.beta_2, dtype) ** step,
+            "lr": tf.cast(learning_rate, dtype),
+            "beta1": tf.cast(self.beta_1, dtype),
+            "beta2": tf.cast(self.beta_2, dtype),
+            "epsilon": tf.cast(self.epsilon, dtype),
         }
         if not isinstance(gradient, tf.IndexedSlices):
             var, first, second = (table.handle for table in tables)
             tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, grad=gradient, **settings)
             return
         rows, gradients = sum_repeated(gradient)
+        if self.xla or on_gpu():
+            _update_rows(tables, rows, gradients, settings)
+            return
         blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(variable.shape[0] / ROWS_OF_A_BLOCK))
         size = -(-tf.size(rows) // blocks)
         for i in range(blocks):
             part = slice(i * size, (i + 1) * size)
-            _apply_adam(tables, rows[part], gradients[part], settings)
+            _update_block(tables, rows[part], gradients[part], settings)
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -87,6 +96,9 @@ class LazyAdagrad(keras.optimizers.Adagrad):
     Reference: Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, JMLR 2011.
     """
 
+    sparse = True
+    xla = False
+
     def __init__(
         self,
         learning_rate: Any = 0.1,
@@ -100,18 +112,20 @@ class LazyAdagrad(keras.optimizers.Adagrad):
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        accumulator = self._accumulators[self._get_variable_index(variable)]
-        settings = {
-            "var": _raw(variable).handle,
-            "accum": _raw(accumulator).handle,
-            "lr": tf.cast(learning_rate, variable.dtype),
-            "epsilon": tf.cast(self.epsilon, variable.dtype),
-        }
-        if isinstance(gradient, tf.IndexedSlices):
-            rows, gradients = sum_repeated(gradient)
-            tf.raw_ops.ResourceSparseApplyAdagradV2(indices=rows, grad=gradients, **settings)
+        table, accumulator = _raw(variable), _raw(self._accumulators[self._get_variable_index(variable)])
+        settings = {"lr": tf.cast(learning_rate, variable.dtype), "epsilon": tf.cast(self.epsilon, variable.dtype)}
+        handles = {"var": table.handle, "accum": accumulator.handle}
+        if not isinstance(gradient, tf.IndexedSlices):
+            tf.raw_ops.ResourceApplyAdagradV2(grad=gradient, **handles, **settings)
+            return
+        rows, gradients = sum_repeated(gradient)
+        if self.xla:
+            sums = tf.gather(accumulator, rows) + gradients * gradients
+            accumulator.scatter_add(tf.IndexedSlices(gradients * gradients, rows))
+            steps = settings["lr"] * gradients / (tf.sqrt(sums) + settings["epsilon"])
+            table.scatter_sub(tf.IndexedSlices(steps, rows))
         else:
-            tf.raw_ops.ResourceApplyAdagradV2(grad=gradient, **settings)
+            tf.raw_ops.ResourceSparseApplyAdagradV2(indices=rows, grad=gradients, **handles, **settings)
 
 
 def _raw(variable: Any) -> tf.Variable:
@@ -125,10 +139,27 @@ def _refuse_dense(options: dict[str, Any]) -> None:
         raise ValueError(f"expected only options that act on touched rows, got {', '.join(refused)}")
 
 
-def _apply_adam(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: dict[str, Any]) -> None:
-    """Runs TensorFlow's own Adam, one pass over memory, on a copy of some rows of [variable, moments], and writes back.
+def _update_rows(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: dict[str, Any]) -> None:
+    """Applies Adam to some rows of [variable, moments].
 
-    The copies are variables without name that last as long as this step.
+    By adding to rows and not by assigning them: XLA (TensorFlow 2.21) pads the rows, whose number it does not know, and
+    assigns the padding too.
+    """
+    changes, moments = [], []
+    for table, beta, value in zip(tables[1:], (settings["beta1"], settings["beta2"]), (gradients, gradients**2), strict=True):
+        old = tf.gather(table, rows)
+        changes.append((1 - beta) * (value - old))
+        moments.append(old + changes[-1])
+    rate = settings["lr"] * tf.sqrt(1 - settings["beta2_power"]) / (1 - settings["beta1_power"])
+    changes = [-rate * moments[0] / (tf.sqrt(moments[1]) + settings["epsilon"]), *changes]
+    for table, change in zip(tables, changes, strict=True):
+        table.scatter_add(tf.IndexedSlices(change, rows))
+
+
+def _update_block(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: dict[str, Any]) -> None:
+    """Applies TensorFlow's own Adam, one pass over memory, to a copy of some rows of [variable, moments].
+
+    The copies are anonymous variables that exist during this step only.
     """
     handles = []
     for table in tables:
@@ -158,21 +189,15 @@ _DENSE = {
 
 
 def sum_repeated(gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor]:
-    """Adds up the entries of each row: indices [N] with repeats → distinct rows [U] and their sums [U, ...]."""
+    """Adds up the entries of each row: indices [N] with repeats → distinct rows [U] and their sums [U, ...].
+
+    On several devices, the gradients of all of them are concatenated, so that rows are repeated; a model's own gradient
+    has distinct rows, for which nothing is copied.
+    """
     rows, place = tf.unique(gradient.indices)
-    number, values = tf.size(place), gradient.values
+    values, count = gradient.values, tf.size(rows)
 
     def add_up() -> tf.Tensor:
-        if values.dtype not in (tf.float32, tf.float64):  # there are no sparse matrices of others
-            return tf.math.unsorted_segment_sum(values, place, tf.size(rows))
-        # As a product with a sparse matrix of ones, which is several times faster.
-        where = tf.cast(tf.stack([tf.range(number), place], 1), tf.int64)
-        shape = tf.cast(tf.stack([number, tf.size(rows)]), tf.int64)
-        ones = tf.raw_ops.SparseTensorToCSRSparseMatrix(
-            indices=where, values=tf.ones([number], values.dtype), dense_shape=shape
-        )
-        ones = tf.raw_ops.SparseMatrixTranspose(input=ones, type=values.dtype)
-        sums = tf.raw_ops.SparseMatrixMatMul(a=ones, b=tf.reshape(values, [number, -1]))
-        return tf.reshape(sums, tf.concat([tf.shape(rows), tf.shape(values)[1:]], 0))
+        return tf.math.unsorted_segment_sum(values, place, count)
 
-    return rows, tf.cond(tf.size(rows) == number, lambda: values, add_up)
+    return rows, tf.cond(count == tf.size(place), lambda: values, add_up)

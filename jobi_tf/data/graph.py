@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError
 from jobi_tf.files import new_folder
+from jobi_tf.tables import html_table
 
 FORMAT = 1
 SPLITS = ("train", "valid", "test")
@@ -30,7 +32,7 @@ class Source:
         return f"{self.file}:{self.first_line + row if self.lines is None else self.lines[row]}"
 
 
-@dataclass(frozen=True, eq=False)  # graphs are hashed by identity; `fingerprint` tells equal ones
+@dataclass(frozen=True, eq=False, repr=False)  # graphs are hashed by identity; `fingerprint` tells equal ones
 class Graph:
     """Triples of three splits as ids, with the vocabularies that name them.
 
@@ -40,6 +42,7 @@ class Graph:
         relations: names of the relations of all splits.
         splits: `train`, `valid` and `test`, each int32 [N, 3] with columns head, relation, tail, in file order.
         sources: for each split where its rows were read, if that is known.
+        weights: for splits whose triples have weights, float32 [N] each.
     """
 
     name: str
@@ -47,6 +50,57 @@ class Graph:
     relations: Vocabulary
     splits: Mapping[str, np.ndarray]
     sources: Mapping[str, Source] = field(default_factory=dict)
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def from_triples(
+        cls, train: Any, valid: Any = None, test: Any = None, *, weights: Any = None, name: str = "graph"
+    ) -> "Graph":
+        """Creates a graph of triples of names.
+
+        Args:
+            train: the training triples: a list of (head, relation, tail), an array [N, 3] or a DataFrame with these three
+                columns first. Values other than strings are converted to strings.
+            valid: the validation triples, likewise; none without it.
+            test: the test triples, likewise; none without it.
+            weights: weights of the training triples, [N], none of them negative and not all 0.
+            name: name of the graph.
+
+        Raises:
+            DataError: there are no training triples, a split has not three columns, a name is empty or has a line break,
+                or the weights do not fit.
+
+        Example:
+            >>> graph = jobi_tf.Graph.from_triples([("Paris", "capital of", "France"), ("Bern", "capital of", "Switzerland")])
+            >>> graph
+            <Graph graph: 4 entities, 1 relation, 2 train, 0 valid, 0 test triples>
+        """
+        entities: dict[str, int] = {}
+        relations: dict[str, int] = {}
+        splits = {}
+        for split, triples in zip(SPLITS, (train, valid, test), strict=True):
+            names = _columns([] if triples is None else triples, split)
+            ids = [
+                [known.setdefault(x, len(known)) for x in column]
+                for known, column in zip((entities, relations, entities), names, strict=True)
+            ]
+            splits[split] = np.array(ids, np.int32).reshape(3, -1).T
+        if not len(splits["train"]):
+            raise DataError("expected training triples, got none")
+        given = {} if weights is None else {"train": _checked_weights(weights, len(splits["train"]))}
+        vocabularies = Vocabulary(list(entities), "entity"), Vocabulary(list(relations), "relation")
+        return cls(name, *vocabularies, splits, weights=given)
+
+    def __repr__(self) -> str:
+        """Returns name and sizes in one line."""
+        counts = [f"{len(names):,} {_plural(names.kind, len(names))}" for names in (self.entities, self.relations)]
+        triples = ", ".join(f"{len(rows):,} {split}" for split, rows in self.splits.items())
+        return f"<Graph {self.name}: {', '.join(counts)}, {triples} triples>"
+
+    def _repr_html_(self) -> str:
+        rows = {"entities": self.num_entities, "relations": self.num_relations}
+        rows |= {f"{split} triples": len(triples) for split, triples in self.splits.items()}
+        return html_table(self.name, ["", "number"], [[name, f"{count:,}"] for name, count in rows.items()])
 
     @property
     def train(self) -> np.ndarray:
@@ -89,6 +143,18 @@ class Graph:
         if name not in self.splits:
             raise DataError(f"expected a split out of {', '.join(self.splits)}, got {name!r}")
         return self.splits[name]
+
+    def ids_of_triples(self, triples: Any) -> np.ndarray:
+        """Returns triples of ids or names as ids, int32 [N, 3].
+
+        Raises:
+            DataError: there are not three columns, a name is unknown, or an id is out of range.
+        """
+        rows = np.asarray(triples)
+        if rows.ndim != 2 or rows.shape[1] != 3:
+            raise DataError(f"expected triples of the shape [N, 3], got {list(rows.shape)}")
+        kinds = (self.entities, self.relations, self.entities)
+        return np.stack([names.ids_of(column) for names, column in zip(kinds, rows.T, strict=True)], 1)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -141,3 +207,31 @@ class Graph:
         )
         graph.__dict__["fingerprint"] = meta["fingerprint"]  # where cached_property keeps it
         return graph
+
+
+def _columns(triples: Any, split: str) -> list[list[str]]:
+    """Returns the names of heads, relations and tails."""
+    rows = getattr(triples, "to_numpy", lambda: np.array(triples, object))()
+    if not len(rows):
+        return [[], [], []]
+    if rows.ndim != 2 or rows.shape[1] < 3 or (rows.shape[1] > 3 and not hasattr(triples, "to_numpy")):
+        raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {list(rows.shape)}")
+    columns = [[str(x) for x in column] for column in rows[:, :3].T]
+    for column in columns:
+        for row, name in enumerate(column):
+            if not name or "\n" in name:
+                raise DataError(f"expected names without line breaks in {split}, got {name!r} in row {row}")
+    return columns
+
+
+def _checked_weights(weights: Any, count: int) -> np.ndarray:
+    values = np.asarray(weights, np.float32)
+    if values.shape != (count,):
+        raise DataError(f"expected a weight for each of the {count:,} training triples, got the shape {list(values.shape)}")
+    if not np.isfinite(values).all() or (values < 0).any() or not values.any():
+        raise DataError("expected finite weights, none of them negative and not all 0")
+    return values
+
+
+def _plural(kind: str, count: int) -> str:
+    return kind if count == 1 else {"entity": "entities"}.get(kind, f"{kind}s")

@@ -102,10 +102,10 @@ def query_keys(side: int, triples: np.ndarray, num_entities: int, num_relations:
     return (side * num_entities + anchor) * num_relations + triples[:, 1]
 
 
-def _answer(triples: np.ndarray, queries: np.ndarray, graph: Graph) -> np.ndarray:
-    """Tells which triples answer a query of `queries` on either side, bool [N]; both int [..., 3]."""
+def _answer(triples: np.ndarray, queries: np.ndarray, sides: Iterable[int], graph: Graph) -> np.ndarray:
+    """Returns which triples answer one of `queries` on one of the sides, bool [N]; both int [..., 3]."""
     answer = np.zeros(len(triples), bool)
-    for side in (HEAD, TAIL):
+    for side in sides:
         asked = np.unique(query_keys(side, queries, graph.num_entities, graph.num_relations))
         keys = query_keys(side, triples, graph.num_entities, graph.num_relations)
         if len(asked):
@@ -139,18 +139,22 @@ class KnownAnswers:
         return cls(distinct, Csr.from_pairs(rows, entities, len(distinct), num_entities), num_entities, num_relations)
 
     @classmethod
-    def of_graph(cls, graph: Graph, splits: Iterable[str], queries: np.ndarray | None = None) -> "KnownAnswers":
-        """Collects the answers that some splits of a graph hold.
+    def of_graph(
+        cls, graph: Graph, splits: Iterable[str], queries: np.ndarray | None = None, side: int | None = None
+    ) -> "KnownAnswers":
+        """Collects the answers in some splits of a graph.
 
         Args:
             graph: the graph.
             splits: names of splits.
-            queries: triples, int [M, 3], whose queries alone will be asked, on either side; None for any. To collect
-                answers for a few takes a fraction of the time and memory.
+            queries: triples, int [M, 3], to whose queries alone the answers are collected, which takes a fraction of the
+                time and memory; None for all queries.
+            side: the side on which entities are sought; None for both.
         """
+        sides = (HEAD, TAIL) if side is None else (side,)
         triples = np.concatenate([graph.split(name) for name in splits])
         if queries is not None:
-            triples = triples[_answer(triples, queries, graph)]
+            triples = triples[_answer(triples, queries, sides, graph)]
         return cls.from_triples(triples, graph.num_entities, graph.num_relations)
 
     def lookup(self, side: int, triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

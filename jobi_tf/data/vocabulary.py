@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rapidfuzz import process
@@ -56,6 +57,43 @@ class Vocabulary:
     def ids(self, names: Iterable[str]) -> np.ndarray:
         """Returns the ids of `names` as int32 [N]; raises as `id` does."""
         return np.array([self.id(name) for name in names], np.int32)
+
+    def ids_of(self, items: Any) -> np.ndarray:
+        """Returns ids, which are checked, or the ids of names: int or str [N] → int32 [N].
+
+        Raises:
+            DataError: a name is unknown, or an id is out of range.
+        """
+        items = np.asarray(items)
+        if items.dtype.kind not in "iu":
+            return self.ids(map(str, items))
+        wrong = items[(items < 0) | (items >= len(self))]
+        if len(wrong):
+            raise DataError(f"expected {self.kind} ids from 0 to {len(self) - 1:,}, got {wrong[0]}")
+        return items.astype(np.int32)
+
+    def ids_in_file(self, path: Path) -> np.ndarray:
+        """Reads a file with one name per line, and returns the ids, int32, ascending and distinct.
+
+        Raises:
+            DataError: the file cannot be read, a name is unknown, or there is none.
+        """
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"expected a file of names at {path}: {error.strerror}") from None
+        ids = set()
+        for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+            try:
+                if name := line.removesuffix(b"\r").decode():
+                    ids.add(self.id(name))
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}:{number}: expected UTF-8, got byte 0x{line[error.start]:02x}") from None
+            except DataError as error:
+                raise DataError(f"{path}:{number}: {error}") from None
+        if not ids:
+            raise DataError(f"expected one name per line in {path}, got none")
+        return np.array(sorted(ids), np.int32)
 
     def nearest(self, name: str, count: int = 3) -> list[str]:
         """Returns up to `count` known names spelled most like `name`, best first."""

@@ -7,11 +7,12 @@ import tensorflow as tf
 
 from jobi_tf.data.occurrences import KnownAnswers, Occurrences
 from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.evaluation.ranker import full_float32
 from jobi_tf.models.jobi import JoBi
 
 
 @dataclass(frozen=True)
-class Answers:
+class BestAnswers:
     """The best answers to each query, best first.
 
     Args:
@@ -33,17 +34,19 @@ def best_answers(
     k: int = 10,
     new_only: bool = False,
     seen: Occurrences | None = None,
-) -> Answers:
+    candidates: np.ndarray | None = None,
+) -> BestAnswers:
     """Finds the entities with the best scores on one side.
 
     Args:
         model: the model whose triple head scores.
-        known: true answers, to be marked or dropped.
+        known: true answers, which are marked or left out.
         triples: the queries, int [N, 3]; the column of `side` is not read.
         side: the side that is sought, `HEAD` or `TAIL`.
-        k: answers a query.
-        new_only: drop answers that are known facts.
-        seen: drop entities that did not occur on that side of the relation in these.
+        k: largest number of answers to a query.
+        new_only: whether known facts are left out.
+        seen: leave out entities that did not occur on that side of the relation in these occurrences.
+        candidates: ids of the only entities that can be answers, int [C]; None: all.
 
     Raises:
         UsageError: `k` is below 1.
@@ -53,35 +56,47 @@ def best_answers(
         raise UsageError(f"expected k to be at least 1, got {k}")
     k = min(k, model.num_entities)
     block = max(1, 2**26 // model.num_entities)
-    blocks = (triples[i : i + block] for i in range(0, len(triples) or 1, block))
-    parts = [_best(model, known, x, side, k, new_only, seen) for x in blocks]
-    return Answers(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+    rows = model.candidates()
+    allowed = None
+    if candidates is not None:
+        allowed = np.zeros(model.num_entities, bool)
+        allowed[candidates] = True
+    parts = []
+    for start in range(0, len(triples) or 1, block):
+        queries = triples[start : start + block]
+        with full_float32():
+            scores = model.scores(tf.constant(queries), side, rows)
+        parts.append(_best(scores, known, queries, side, k, new_only, seen, allowed))
+    return BestAnswers(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
 def _best(
-    model: JoBi,
+    scores: tf.Tensor,
     known: KnownAnswers,
     triples: np.ndarray,
     side: int,
     k: int,
     new_only: bool,
     seen: Occurrences | None,
+    allowed: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    scores = model.scores(tf.constant(triples), side)
+    count = scores.shape[1]
     if not bool(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))):
-        raise JobiError("expected finite scores, got NaN or infinity: the model's weights are broken")
+        raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
     rows, answers = known.lookup(side, triples)
     if new_only:
         places = tf.constant(np.stack([rows, answers], 1), tf.int32)
         scores = tf.tensor_scatter_nd_update(scores, places, tf.fill([len(rows)], -np.inf))
     if seen:
         relations, place = np.unique(triples[:, 1], return_inverse=True)
-        allowed = np.zeros((len(relations), model.num_entities), bool)
-        for row, relation in zip(allowed, relations, strict=True):
+        of_relation = np.zeros((len(relations), count), bool)
+        for row, relation in zip(of_relation, relations, strict=True):
             row[seen.of(side, relation)] = True
-        scores = tf.where(allowed[place], scores, -np.inf)
+        scores = tf.where(of_relation[place], scores, -np.inf)
+    if allowed is not None:
+        scores = tf.where(allowed, scores, -np.inf)
     values, entities = (x.numpy() for x in tf.math.top_k(scores, k))
     entities = np.where(np.isneginf(values), -1, entities)
-    marks = np.zeros((len(triples), model.num_entities), bool)
+    marks = np.zeros((len(triples), count), bool)
     marks[rows, answers] = True
     return entities, values, np.take_along_axis(marks, entities, 1) & (entities >= 0)

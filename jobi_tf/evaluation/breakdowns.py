@@ -64,7 +64,9 @@ def first_answers(
         ranks: the ranks of the triples on that side.
     """
     block = max(1, SCORES_A_BLOCK // model.num_entities)
-    parts = [_best_others(model, known, triples[i : i + block], side) for i in range(0, len(triples) or 1, block)]
+    rows = model.candidates()
+    blocks = (triples[i : i + block] for i in range(0, len(triples) or 1, block))
+    parts = [_best_others(model, rows, known, x, side) for x in blocks]
     others, other_scores, true_scores, totals = (np.concatenate(x) for x in zip(*parts, strict=True))
     right = (ranks.greater == 0) & (ranks.equal == 0)
     true = triples[:, column(side)]
@@ -74,9 +76,11 @@ def first_answers(
     return FirstAnswers(entities, confidence, right, *plausible)
 
 
-def _best_others(model: JoBi, known: KnownAnswers, triples: np.ndarray, side: int) -> tuple[np.ndarray, ...]:
+def _best_others(
+    model: JoBi, candidates: tf.Tensor, known: KnownAnswers, triples: np.ndarray, side: int
+) -> tuple[np.ndarray, ...]:
     """Returns the best candidate besides the true answer, both scores, and log Σ exp of all candidates; each [b]."""
-    scores = model.scores(tf.constant(triples, tf.int32), side)  # [b, E]
+    scores = model.scores(tf.constant(triples, tf.int32), side, candidates)  # [b, E]
     answers = triples[:, column(side)]
     true = tf.gather(scores, answers, batch_dims=1)
     rows, entities = known.lookup(side, triples)

@@ -1,7 +1,7 @@
 """Evaluation of a model on a split of its graph."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,9 +10,11 @@ import numpy as np
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.evaluation.ranker import MEMORY_BUDGET, Ranker
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.tables import data_frame, html_table
 
 
 class Trained(Protocol):
@@ -27,7 +29,7 @@ class Trained(Protocol):
         """The graph."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Ranks of all triples of a split, on one side or both, from which every metric follows.
 
@@ -63,6 +65,25 @@ class Evaluation:
         """Returns optimistic minus pessimistic MRR: how much of the result hangs on equal scores."""
         return self.metrics("optimistic")["mrr"] - self.metrics("pessimistic")["mrr"]
 
+    def __repr__(self) -> str:
+        """Returns the main metrics in one line."""
+        metrics = self.metrics()
+        values = ", ".join(f"{METRICS[name]} {metrics[name]:.4f}" for name in BETTER_IF_HIGHER)
+        return f"<Evaluation of {len(self.triples):,} {self.split} triples, {self.side}: {values}>"
+
+    def _repr_html_(self) -> str:
+        rows = [[side, *(f"{row[name]:.4f}" for name in METRICS)] for side, row in self._by_side().items()]
+        title = f"{len(self.triples):,} {self.split} triples"
+        return html_table(title, ["side", *METRICS.values()], rows)
+
+    def to_frame(self, ties: str = "realistic") -> Any:
+        """Returns the metrics as a pandas DataFrame, a row for each side and for both."""
+        return data_frame(self._by_side(ties)).T
+
+    def _by_side(self, ties: str = "realistic") -> dict[str, dict[str, float]]:
+        both = {"both": self.metrics(ties)} if len(self.ranks) > 1 else {}
+        return both | {side: rank_metrics(ranks.ranks(ties)) for side, ranks in self.ranks.items()}
+
     def to_dict(self, ties: str = "realistic") -> dict[str, Any]:
         """Returns all metrics as one JSON object, with those of each side under its name."""
         return {
@@ -87,50 +108,65 @@ class Evaluation:
 
 
 def evaluate(
-    run: Trained,
+    model: JoBi | Trained,
+    graph: Graph | None = None,
     split: str = "test",
     side: str = "both",
     *,
+    triples: np.ndarray | Sequence[Sequence[str]] | None = None,
+    candidates: np.ndarray | Sequence[str] | None = None,
     raw: bool = False,
     filter_with: Iterable[str] | None = None,
     memory_budget: int = MEMORY_BUDGET,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Ranks every triple of a split among all entities.
+    """Ranks every triple of a split, or the given triples, among all entities or the given candidates.
 
-    Triples with entities that training never saw are ranked like all others.
+    Triples with entities that do not occur in training are ranked like all others.
 
     Args:
-        run: a model and its graph.
+        model: a run, or a model with its graph.
+        graph: the graph; of a run its own.
         split: `test`, `valid` or `train`.
         side: the side whose entity is sought: `head`, `tail` or `both`.
+        triples: the triples to rank instead of a split, ids int [N, 3] or names.
+        candidates: ids or names of the only candidates, [C]; the true answer always is one.
         raw: keep other true answers as candidates.
-        filter_with: splits whose true answers are left out as candidates. Without it: train and valid, and test if
-            test is ranked; so a validation result never depends on test triples.
-        memory_budget: bytes that the scores of one block may take.
-        progress: called with the number of triples ranked on a side since its last call.
+        filter_with: splits whose true answers are left out as candidates. Without it: train and valid, and test if test or
+            given triples are ranked, so that a validation result does not depend on test triples.
+        memory_budget: bytes for the scores of a block.
+        progress: called with the number of triples that were ranked on a side since its last call.
 
     Raises:
-        UsageError: `side` is none of the three, or `raw` and `filter_with` are both given.
-        DataError: there is no such split, or it is empty.
+        UsageError: `side` is unknown, the graph of a model is missing, or `raw` and `filter_with` are both given.
+        DataError: there is no such split or name, or nothing to rank.
         JobiError: a score is not finite.
+
+    Example:
+        >>> jobi_tf.evaluate(run).metrics()["mrr"]
     """
+    if not isinstance(model, JoBi):
+        model, graph = model.model, graph or model.graph
+    if not isinstance(graph, Graph):
+        raise UsageError(f"expected the graph of the model as the second argument, got {graph!r}")
     if side not in (*SIDES, "both"):
-        raise UsageError(f"expected a side out of head, tail, both, got {side!r}")
+        raise UsageError(f"expected side to be head, tail or both, got {side!r}")
     if raw and filter_with is not None:
-        raise UsageError("expected either raw ranks or splits to filter with, got both")
-    graph, triples = run.graph, np.asarray(run.graph.split(split))
-    if not len(triples):
-        raise DataError(f"expected triples in the split {split!r} of {graph.name}, found none")
+        raise UsageError("expected either raw or filter_with, got both")
+    ids = np.asarray(graph.split(split)) if triples is None else graph.ids_of_triples(triples)
+    if not len(ids):
+        raise DataError(f"expected triples to rank, got none in {'triples' if triples is not None else f'split {split}'}")
     if filter_with is None:
-        filter_with = ("train", "valid", "test") if split == "test" else ("train", "valid")
-    known = None if raw else KnownAnswers.of_graph(graph, filter_with, triples)
-    ranker = Ranker(run.model, known, memory_budget)
+        filter_with = ("train", "valid", "test") if split == "test" or triples is not None else ("train", "valid")
+    known = None if raw else KnownAnswers.of_graph(graph, filter_with, ids)
+    allowed = None if candidates is None else graph.entities.ids_of(candidates)
+    ranker = Ranker(model, known, allowed, memory_budget)
     start = time.perf_counter()
     sides = SIDES if side == "both" else (side,)
-    ranks = {name: ranker.rank(triples, SIDES.index(name), progress) for name in sides}
+    ranks = {name: ranker.rank(ids, SIDES.index(name), progress) for name in sides}
     seconds = time.perf_counter() - start
-    return Evaluation(split, triples, unseen_triples(graph, triples), ranks, seconds)
+    name = split if triples is None else "given"
+    return Evaluation(name, ids, unseen_triples(graph, ids), ranks, seconds)
 
 
 def unseen_triples(graph: Graph, triples: np.ndarray) -> np.ndarray:

@@ -1,45 +1,61 @@
-"""Exact ranks of true answers among all entities, one matrix product a block of queries."""
+"""Exact ranks of true answers among all entities, one matrix product for each block of queries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import KnownAnswers, column
+from jobi_tf.data.occurrences import KnownAnswers, column, query_keys
 from jobi_tf.errors import JobiError
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.models.jobi import JoBi
 
 MEMORY_BUDGET = 512 * 2**20
-# Scores of this size are still quick to read again, and their memory is reused from block to block.
-HANDY_BYTES = 32 * 2**20
+# Scores of this size are still fast to read again, and their memory is reused from block to block.
+FAST_BYTES = 32 * 2**20
 
 
 class Ranker:
     """Ranks the true answers of triples among all entities, on either side.
 
-    Under a `tf.distribute` strategy, built inside its scope, every device takes a block of queries at a time.
+    Triples with the same query are ranked by the same scores. Under a `tf.distribute` strategy, created inside its scope,
+    each device ranks a block at a time. Matrix products are in full float32, also on GPUs.
 
     Args:
         model: the model whose triple head scores.
-        known: answers that are left out as candidates, but for the one that is ranked; None leaves out none (raw).
-        memory_budget: bytes that the scores of one block may take on a device; one query always fits.
+        known: answers that are left out as candidates, except the one that is ranked; None leaves out none (raw ranks).
+        candidates: ids of the only candidates, int [C]; the true answer always is one. None: all entities.
+        memory_budget: bytes for the scores of a block on a device; a single query is always ranked.
 
     Example:
         >>> Ranker(model, known).rank(graph.test, TAIL).ranks("realistic")
     """
 
-    def __init__(self, model: JoBi, known: KnownAnswers | None, memory_budget: int = MEMORY_BUDGET):
+    def __init__(
+        self,
+        model: JoBi,
+        known: KnownAnswers | None,
+        candidates: np.ndarray | None = None,
+        memory_budget: int = MEMORY_BUDGET,
+    ):
         self.model = model
         self.known = known
-        bytes_a_query = 4 * model.num_entities
-        handy = int(np.clip(HANDY_BYTES // bytes_a_query, 64, 1024))
-        self.block = max(1, min(handy, memory_budget // bytes_a_query))
+        self._mask = None
+        if candidates is not None:
+            mask = np.zeros(model.num_entities, bool)
+            mask[candidates] = True
+            self._mask = tf.constant(mask)
+        # The products and the scores, float32; comparisons, bool, and their casts to int32.
+        bytes_per_query = model.num_entities * (4 * (1 + model.scorer.dot_products) + 5)
+        fast = int(np.clip(FAST_BYTES // (4 * model.num_entities), 64, 1024))
+        self.block = max(1, min(fast, memory_budget // bytes_per_query))
         self._strategy = tf.distribute.get_strategy()
+        self._candidates = tf.function(model.candidates)
         self._count = tf.function(self._distributed_count, reduce_retracing=True)
 
     def rank(self, triples: np.ndarray, side: int, progress: Callable[[int], None] | None = None) -> Ranks:
-        """Ranks the entities that stand on `side` of `triples`.
+        """Ranks the entities on `side` of `triples`.
 
         Args:
             triples: int [N, 3].
@@ -52,54 +68,91 @@ class Ranker:
         Raises:
             JobiError: a score is not finite.
         """
-        parts: list[Ranks] = []
+        keys = query_keys(side, triples, self.model.num_entities, self.model.num_relations)
+        _, first, query, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        order = np.lexsort((query, counts[query]))  # triples of one query together, single ones first
+        greater, equal = np.zeros((2, len(triples)), np.int64)
         replicas = self._strategy.num_replicas_in_sync
-        for start in range(0, len(triples), self.block * replicas):
-            blocks = [triples[start + i * self.block :][: self.block] for i in range(replicas)]
-            parts += self._rank_blocks(blocks, side)
-            if progress:
-                progress(sum(map(len, blocks)))
-        return Ranks.concatenate(parts) if parts else Ranks(np.empty(0, np.int64), np.empty(0, np.int64))
+        with full_float32():
+            candidates = self._strategy.run(self._candidates) if len(triples) else None
+            for start in range(0, len(triples), self.block * replicas):
+                blocks = [order[start + i * self.block :][: self.block] for i in range(replicas)]
+                arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in blocks]
+                for block, counted in zip(blocks, self._counts(arguments, candidates, side), strict=True):
+                    greater[block], equal[block] = counted
+                if progress:
+                    progress(sum(map(len, blocks)))
+        return Ranks(greater, equal)
 
-    def _rank_blocks(self, blocks: list[np.ndarray], side: int) -> list[Ranks]:
-        arguments = [(tf.constant(block, tf.int32), *self._filter(block, side)) for block in blocks]
+    def _arguments(
+        self, triples: np.ndarray, block: np.ndarray, queries: np.ndarray, query: np.ndarray, side: int
+    ) -> tuple[tf.Tensor, ...]:
+        """Returns the distinct queries of a block [Q, 3], row and answer of each triple [P], and what is left out."""
+        distinct, place = np.unique(query, return_inverse=True)
+        answers = triples[block, column(side)]
+        rows, entities = np.empty((2, 0), np.int64)
+        if self.known is not None:
+            rows, entities = self.known.lookup(side, triples[block])
+            others = entities != answers[rows]
+            rows, entities = rows[others], entities[others]
+        return tuple(tf.constant(x, tf.int32) for x in (queries[distinct], place, answers, rows, entities))
+
+    def _counts(self, arguments: list[tuple[tf.Tensor, ...]], candidates: tf.Tensor, side: int) -> list[np.ndarray]:
+        """Returns the counts of each replica's block, int64 [2, P]."""
         distribute = self._strategy.experimental_distribute_values_from_function
-        per_replica = [distribute(lambda c, i=i: arguments[c.replica_id_in_sync_group][i]) for i in range(3)]
-        counts, finite = self._count(*per_replica, side)
+        per_replica = [
+            distribute(lambda context, i=i: arguments[context.replica_id_in_sync_group][i]) for i in range(5)
+        ]
+        repeated = any(len(x[0]) != len(x[1]) for x in arguments)
+        counts, finite = self._count(candidates, *per_replica, side, repeated)
         local = self._strategy.experimental_local_results
         if not all(bool(x) for x in local(finite)):
-            raise JobiError("expected finite scores, got NaN or infinity: the model's weights are broken")
-        return [Ranks(greater, equal) for greater, equal in (x.numpy().astype(np.int64) for x in local(counts))]
+            raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
+        return [x.numpy().astype(np.int64) for x in local(counts)]
 
-    def _filter(self, triples: np.ndarray, side: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the candidates to leave out: rows of `triples` int32 [M] and entities int32 [M]."""
-        if self.known is None:
-            rows, entities = np.empty(0, np.int32), np.empty(0, np.int32)
-        else:
-            rows, entities = self.known.lookup(side, triples)
-            others = entities != triples[rows, column(side)]
-            rows, entities = rows[others], entities[others]
-        return tf.constant(rows, tf.int32), tf.constant(entities, tf.int32)
-
-    def _distributed_count(self, triples: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor, side: int) -> tf.Tensor:
-        return self._strategy.run(self._count_block, (triples, rows, entities, side))
+    def _distributed_count(self, *arguments: tf.Tensor) -> tf.Tensor:
+        return self._strategy.run(self._count_block, arguments)
 
     def _count_block(
-        self, triples: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor, side: int
+        self,
+        candidates: tf.Tensor,
+        queries: tf.Tensor,
+        place: tf.Tensor,
+        answers: tf.Tensor,
+        rows: tf.Tensor,
+        entities: tf.Tensor,
+        side: int,
+        repeated: bool,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Counts better and equal candidates.
+        """Counts better and equal candidates of each triple.
 
-        Known answers are counted with all others and then taken off: scores are never written over. The true answer's
-        score comes from the same product as the candidates', so that they are rounded alike, but for the last columns
-        of a product, which other instructions may compute.
+        Known answers are counted with all others and then subtracted: scores are never overwritten. The score of the true
+        answer is taken from the same product as those of the candidates, so that both are rounded alike, except in the
+        last columns of a product, which other instructions may compute.
         """
-        scores = self.model.scores(triples, side)  # [b, E]
-        true = tf.gather(scores, triples[:, column(side)], batch_dims=1)  # [b]
-        known, target = tf.gather_nd(scores, tf.stack([rows, entities], 1)), tf.gather(true, rows)  # [M]
+        scores = self.model.scores(queries, side, candidates)  # [Q, E]
+        finite = tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))
+        if repeated:
+            scores = tf.gather(scores, place)  # [P, E]
+        true = tf.gather(scores, answers, batch_dims=1)  # [P]
+        known, target = tf.gather_nd(scores, tf.stack([rows, entities], 1)), tf.gather(true, rows)
         counts = []
         for compare in (tf.greater, tf.equal):
-            every = tf.reduce_sum(tf.cast(compare(scores, true[:, None]), tf.int32), 1)
-            taken_off = tf.math.unsorted_segment_sum(tf.cast(compare(known, target), tf.int32), rows, tf.size(true))
-            counts.append(every - taken_off)
-        finite = tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))
-        return tf.stack([counts[0], counts[1] - 1]), finite
+            every, left_out = compare(scores, true[:, None]), compare(known, target)
+            if self._mask is not None:
+                every, left_out = every & self._mask, left_out & tf.gather(self._mask, entities)
+            count = tf.reduce_sum(tf.cast(every, tf.int32), 1)
+            counts.append(count - tf.math.unsorted_segment_sum(tf.cast(left_out, tf.int32), rows, tf.size(true)))
+        own = tf.ones_like(counts[1]) if self._mask is None else tf.cast(tf.gather(self._mask, answers), tf.int32)
+        return tf.stack([counts[0], counts[1] - own]), finite
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Turns off TensorFloat-32, by which GPUs round the factors of matrix products to 10 bits."""
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)

@@ -30,7 +30,7 @@ class Ranks:
             UsageError: there is no such rule.
         """
         if ties not in TIES:
-            raise UsageError(f"expected a rule for ties out of {', '.join(TIES)}, got {ties!r}")
+            raise UsageError(f"expected ties to be one of {', '.join(TIES)}, got {ties!r}")
         return 1 + self.greater + self.equal * {"realistic": 0.5, "optimistic": 0.0, "pessimistic": 1.0}[ties]
 
     def __getitem__(self, chosen: np.ndarray | slice) -> "Ranks":

@@ -1,41 +1,37 @@
 """From settings to what `fit` needs: a compiled model and its stream of batches."""
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import keras
 import tensorflow as tf
 
-from jobi_tf.data.graph import Graph
-from jobi_tf.data.negatives import NegativeSampler, half_of
-from jobi_tf.data.occurrences import KnownAnswers, Occurrences
-from jobi_tf.data.pipeline import (
-    MOST_ANSWERS,
+from jobi_tf.data.batches import (
     default_batch_size,
+    number_of_queries,
     query_batches,
     steps_per_epoch,
     training_batches,
 )
+from jobi_tf.data.graph import Graph
 from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
+from jobi_tf.models import scorers
 from jobi_tf.models.jobi import HEADS, JoBi
-from jobi_tf.models.scorers import get_scorer
+from jobi_tf.models.regularizers import L2, N3, RelationPrediction, Regularizer
 from jobi_tf.optimizers import LazyAdagrad, LazyAdam
 from jobi_tf.training.config import TrainConfig
 
-LEARNING_RATE, LEARNING_RATE_OF_SHARED = 0.0008, 0.0012
+LEARNING_RATE, SHARED_LEARNING_RATE = 0.0008, 0.0012
 ADAGRAD_LEARNING_RATE = 0.1
 LARGEST_BATCH_OF_QUERIES = 500
-TRIPLES_AT_ONCE = 2000
-# What is added to minus a distance before it goes through a sigmoid, where nothing else is said.
-MARGIN_OF_DISTANCES = 6.0
-LAST_LEARNING_RATE = 0.01  # of the first one, where it falls exponentially
+TRIPLES_PER_EXECUTION = 2000
+MARGIN_OF_DISTANCES = 6.0  # default of what is added to a negative distance before the sigmoid
+LAST_LEARNING_RATE = 0.01  # of the first one, with an exponential schedule
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch of training consists of.
+    """The size of an epoch.
 
     Args:
         steps: its steps.
@@ -47,110 +43,116 @@ class Epoch:
 
 
 def epoch(config: TrainConfig, graph: Graph) -> Epoch:
-    """Returns what an epoch consists of, by settings that are `completed`."""
-    size = config.batch_size or 0
-    if config.loss != "full-softmax":
-        steps = steps_per_epoch(len(graph.train), size, shared_by(config))
+    """Returns the size of an epoch, given `completed` settings."""
+    size, queries = config.batch_size or 0, config.loss == "full-softmax"
+    steps = steps_per_epoch(graph, size, queries)
+    if not queries:
         return Epoch(steps, steps * size)
-    queries = _queries(graph)
-    steps = steps_per_epoch(queries, size, what="training queries")
-    return Epoch(steps, round(len(graph.train) * steps * size / queries))
+    return Epoch(steps, round(len(graph.train) * steps * size / number_of_queries(graph)))
 
 
-def steps_at_once(steps: int, batch_size: int, devices: int) -> int:
-    """Returns how many steps TensorFlow takes before it comes back to Python, where some milliseconds pass each time.
+def steps_per_execution(steps: int, batch_size: int, devices: int) -> int:
+    """Returns how many steps TensorFlow executes before it returns to Python, which takes some milliseconds.
 
-    Several if batches are small; a part of the epoch's steps, so that it ends where it would, and a tenth of them at
-    most, so that its progress is seen. One for several devices, since Keras 3.15 fails with more.
+    More than one for small batches: a divisor of the epoch's steps, and at most a tenth of them, so that progress can be
+    shown. One for several devices, since Keras 3.15 fails with more.
     """
-    largest = 1 if devices > 1 else max(1, min(TRIPLES_AT_ONCE // batch_size, steps // 10))
+    largest = 1 if devices > 1 else max(1, min(TRIPLES_PER_EXECUTION // batch_size, steps // 10))
     return max(n for n in range(1, largest + 1) if steps % n == 0)
 
 
-def completed(config: TrainConfig, graph: Graph) -> TrainConfig:
-    """Fills in the settings whose defaults hang on others or on the graph.
+def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfig:
+    """Fills in the settings whose defaults depend on others, on the graph or on the number of devices.
 
     Raises:
-        UsageError: there is no batch of that size, too few negatives to share, or a setting that does not go with the
-            model or is without effect.
+        UsageError: settings contradict each other or have no effect; there is no batch of that size, or the devices cannot
+            share it evenly.
     """
-    config.refuse_without_effect()
-    chunk = shared_by(config)
-    if config.loss == "full-softmax":
-        size = config.batch_size or default_batch_size(_queries(graph), LARGEST_BATCH_OF_QUERIES)
+    config.check()
+    if config.shared and config.negatives < 2:
+        raise UsageError(f"expected at least 2 shared negatives, one for each side, got {config.negatives}")
+    if config.by_side and config.negatives % 2:
+        raise UsageError(f"expected an even number of negatives, half for each side, got {config.negatives}")
+    full, multiple = config.loss == "full-softmax", devices * (config.chunk if config.shared else 1)
+    if config.batch_size is None:
+        count = number_of_queries(graph) if full else len(graph.train)
+        size = default_batch_size(count, LARGEST_BATCH_OF_QUERIES if full else 1000, multiple)
+    elif config.batch_size % multiple:
+        chunks = f" in chunks of {config.chunk}" if config.shared else ""
+        raise UsageError(
+            f"expected a batch_size that {devices} device{'s' * (devices > 1)} can share evenly{chunks}, a multiple of "
+            f"{multiple}, got {config.batch_size}"
+        )
     else:
-        size = config.batch_size or default_batch_size(len(graph.train))
-    if chunk and not config.batch_size:
-        size = max(chunk, size - size % chunk)
-    if chunk and config.negatives < 2:
-        raise UsageError("expected at least 2 negatives where they are shared, one for each side, got 1")
-    if config.by_side:
-        half_of(config.negatives)  # refuses an odd number
-    of_adam = LEARNING_RATE_OF_SHARED if config.shared else LEARNING_RATE
-    rate = ADAGRAD_LEARNING_RATE if config.optimizer == "adagrad" else of_adam
-    config = config.replace(
-        batch_size=size,
-        learning_rate=config.learning_rate or rate,
-        margin=_default_margin(config) if config.margin is None else config.margin,
-    )
-    epoch(config, graph)  # refuses a size that makes no step
+        size = config.batch_size
+    sampled_rate = SHARED_LEARNING_RATE if config.shared else LEARNING_RATE
+    rate = ADAGRAD_LEARNING_RATE if config.optimizer == "adagrad" else sampled_rate
+    changes = {"batch_size": size, "learning_rate": config.learning_rate or rate}
+    if config.margin is None and config.loss in ("logistic", "margin"):
+        changes["margin"] = 1.0 if config.loss == "margin" else _distance_margin(config) or 0.0
+    config = config.replace(**changes)
+    epoch(config, graph)  # raises for a size that makes no step
     return config
 
 
-def _default_margin(config: TrainConfig) -> float | None:
-    of_logistic = MARGIN_OF_DISTANCES if get_scorer(config.model).distance else 0.0
-    return {"margin": 1.0, "logistic": of_logistic}.get(config.loss)
-
-
-def shared_by(config: TrainConfig) -> int | None:
-    """Returns the number of triples that share their negatives; None if each has its own."""
-    return config.chunk if config.shared else None
+def _distance_margin(config: TrainConfig) -> float | None:
+    return MARGIN_OF_DISTANCES if scorers.get(config.model).distance else None
 
 
 def build_model(config: TrainConfig, graph: Graph) -> JoBi:
-    """Makes a model and compiles it, by settings that are `completed`; call it inside the strategy's scope."""
-    options: dict[str, Any] = {name: getattr(config, name) for name in _OF_THE_MODEL}
-    model = JoBi(graph.num_entities, graph.num_relations, scorer=config.model, **options)
+    """Creates and compiles a model, given `completed` settings; call it inside the strategy's scope."""
+    model = JoBi(
+        graph.num_entities,
+        graph.num_relations,
+        config.dim,
+        config.model,
+        config.joint,
+        reciprocal=config.reciprocal,
+        regularizers=_regularizers(config),
+        entity_dropout=config.entity_dropout,
+        relation_dropout=config.relation_dropout,
+        seed=config.seed,
+    )
+    model.entities.trainable = not config.freeze_entities
     compile_model(model, config, epoch(config, graph).steps * config.epochs)
     return model
 
 
-_OF_THE_MODEL = (
-    *("dim", "joint", "seed", "reciprocal"),
-    *("n3", "n3_pair", "l2", "entity_dropout", "relation_dropout", "relation_prediction"),
-)
+def _regularizers(config: TrainConfig) -> list[Regularizer]:
+    regularizers: list[Regularizer] = []
+    if config.n3 or config.n3_pair:
+        regularizers.append(N3(config.n3, config.n3_pair))
+    if config.l2:
+        regularizers.append(L2(config.l2))
+    if config.relation_prediction:
+        regularizers.append(RelationPrediction(config.relation_prediction))
+    return regularizers
 
 
-def compile_model(model: JoBi, config: TrainConfig, steps: int) -> None:
+def compile_model(
+    model: JoBi, config: TrainConfig, steps: int, optimizer: keras.optimizers.Optimizer | None = None
+) -> None:
     """Compiles a model with its losses and a row-sparse optimizer; call it inside the strategy's scope.
 
     Args:
         model: the model.
-        config: settings that are `completed`.
+        config: `completed` settings.
         steps: steps of the whole training, over which the learning rate falls.
+        optimizer: an optimizer other than that of the settings.
     """
     losses: dict[str, keras.losses.Loss] = {"triple": _triple_loss(config)}
     if config.joint:
         losses["pair"] = _pair_loss(config)
     weights = {"triple": 1.0, "pair": config.alpha}
-    optimizer = LazyAdagrad if config.optimizer == "adagrad" else LazyAdam
-    # jit_compile: XLA is off on CPUs and under a strategy anyway; off everywhere, results do not hang on the machine.
-    model.compile(
-        optimizer=optimizer(_learning_rate(config, steps)),
-        loss=losses,
-        loss_weights={name: weights[name] for name in losses},
-        jit_compile=False,
-    )
-    model.optimizer.build(model.trainable_variables)
+    if optimizer is None:
+        cls = LazyAdagrad if config.optimizer == "adagrad" else LazyAdam
+        optimizer = cls(_learning_rate(config, steps))
+    model.compile(optimizer, losses, {name: weights[name] for name in losses})
     build_losses(model)
 
 
 def build_losses(model: JoBi) -> None:
-    """Makes what Keras else makes of the losses at the first step; call it inside the strategy's scope.
-
-    Their metrics are variables, and a step that makes variables is traced twice; under a strategy `fit` would build the
-    losses with ids averaged over the devices (Keras 3.15).
-    """
+    """Creates the metrics of the losses, which Keras would otherwise create in the first step and trace it twice."""
     example = {name: tf.constant([[1.0, 0.0]]) for name in HEADS[: 1 + model.joint]}
     model.compute_loss(y=example, y_pred=example)
     model.reset_metrics()
@@ -165,9 +167,9 @@ def _triple_loss(config: TrainConfig) -> keras.losses.Loss:
 
 
 def _pair_loss(config: TrainConfig) -> keras.losses.Loss:
-    if get_scorer(config.model).distance:
-        margin = config.margin if config.loss == "logistic" else None
-        return PairCrossentropy(MARGIN_OF_DISTANCES if margin is None else margin)
+    margin = _distance_margin(config)
+    if margin is not None:
+        return PairCrossentropy(config.margin if config.loss == "logistic" and config.margin is not None else margin)
     if config.loss == "full-softmax":
         return PairCrossentropy()
     return keras.losses.BinaryCrossentropy(from_logits=True)
@@ -181,24 +183,24 @@ def _learning_rate(config: TrainConfig, steps: int) -> float | keras.optimizers.
     return config.learning_rate
 
 
-def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0) -> tf.data.Dataset:
-    """Returns the endless stream of batches of `graph.train`, by settings that are `completed`.
-
-    See `training_batches`, and `query_batches` for the loss full-softmax; it begins with step `first_step`.
-    """
+def build_batches(
+    config: TrainConfig, graph: Graph, first_step: int = 0, split: str = "train"
+) -> tf.data.Dataset:
+    """Returns the endless stream of training batches from step `first_step` on, given `completed` settings."""
     size = config.batch_size or 0
-    occurrences = Occurrences.of_graph(graph)
     if config.loss == "full-softmax":
-        answers = KnownAnswers.of_graph(graph, ["train"])
-        pairs = occurrences if config.joint else None
-        return query_batches(answers, pairs, size, config.seed, first_step, config.pair_entities)
-    filtered = graph.train if config.filter_negatives else None
-    sampler = NegativeSampler(occurrences, config.negatives, config.p, filtered)
-    chunk = shared_by(config)
-    return training_batches(graph.train, sampler, size, config.joint, config.seed, first_step, chunk, config.by_side)
-
-
-@lru_cache(maxsize=1)  # what an epoch consists of is asked for several times
-def _queries(graph: Graph) -> int:
-    """Returns the number of queries of training on both sides, of which those with many answers come in parts."""
-    return len(KnownAnswers.of_graph(graph, ["train"]).answers.in_parts(MOST_ANSWERS)[1])
+        options = {"pair_entities": config.pair_entities, "split": split, "first_step": first_step}
+        return query_batches(graph, size, config.joint, config.seed, **options)
+    return training_batches(
+        graph,
+        size,
+        config.negatives,
+        config.p,
+        config.joint,
+        config.negatives_mode,
+        config.seed,
+        chunk=config.chunk,
+        filter_negatives=config.filter_negatives,
+        split=split,
+        first_step=first_step,
+    )

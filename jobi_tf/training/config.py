@@ -1,7 +1,7 @@
-"""All settings of a training run, in one frozen object that reads from and writes to YAML."""
+"""All settings of a training run, in one frozen object that is read from and written to YAML."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,33 +13,34 @@ from jobi_tf.errors import UsageError
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
 
+_FULL = "full-softmax"
+
 
 class TrainConfig(BaseModel):
     """Settings of a training run. Field names are the options of `jobi-tf train`, with `_` for `-`.
 
     Raises:
-        UsageError: from `create` and `read`, if a setting is unknown, missing or out of its range.
+        UsageError: by `create`, if a setting is unknown, missing or out of range.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str = Field(description="name of a data set, or a folder or file of triples")
-    split: str | None = Field(None, description="shares of train/valid/test for one file of triples, as 0.8/0.1/0.1")
-    columns: str | None = Field(None, description="names of the head, relation and tail columns, as a,b,c")
-    header: bool | None = Field(None, description="whether files of triples begin with a header (default: look)")
+    split: str | None = Field(None, description="shares of train/valid/test for one file of triples, such as 0.8/0.1/0.1")
+    columns: str | None = Field(None, description="names of the head, relation and tail columns, such as a,b,c")
+    header: bool | None = Field(None, description="whether files of triples begin with a header (default: detect)")
+    weights: str | None = Field(None, description="name or number of the column with the weights of training triples")
     model: Literal["complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate", "typecomplex", "conve"] = (
-        Field("complex", description="score function; conve goes with the loss full-softmax and reciprocal relations")
+        Field("complex", description="score function; conve needs full-softmax and reciprocal relations")
     )
     reciprocal: bool = Field(
-        False, description="ask for heads by a second half of each relation (full-softmax, or negatives by side)"
+        False, description="give each relation an inverse for seeking heads (full-softmax, or negatives by side)"
     )
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(1.0, ge=0, allow_inf_nan=False, description="weight of the pair loss")
     pair_entities: int | None = Field(
-        None,
-        ge=1,
-        description="full-softmax: entities that the pair loss looks at in a step, all in turn (default: all in each)",
+        None, ge=1, description="full-softmax: entities that the pair loss takes in a step, in turn (default: all)"
     )
     dim: int = Field(200, ge=1, description="embedding size d; ComplEx, SimplE and RotatE store 2d real numbers")
     loss: Literal["softmax", "full-softmax", "logistic", "margin"] = Field(
@@ -49,62 +50,76 @@ class TrainConfig(BaseModel):
         None,
         ge=0,
         allow_inf_nan=False,
-        description="margin of the loss margin (default: 1); added to scores by logistic (default: 0, 6 for distances)",
+        description="margin of the loss margin (default: 1); added to scores by logistic (default: 0, distances: 6)",
     )
     adversarial_temperature: float = Field(
         0.0, ge=0, allow_inf_nan=False, description="logistic: weigh negatives by a softmax of this times their scores"
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the triple head's target that is spread")
-    n3: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of the N3 penalty on a triple's embeddings")
-    n3_pair: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="weight of the N3 penalty on its relation in the pair head"
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="share of the triple head's target that is spread over all candidates"
     )
-    l2: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of the L2 penalty on all of these")
-    entity_dropout: float = Field(0.0, ge=0, lt=1, description="share of a known entity's numbers left out of a query")
-    relation_dropout: float = Field(0.0, ge=0, lt=1, description="share of a relation's numbers left out of a query")
+    n3: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of N3 on the embeddings of training triples")
+    n3_pair: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="weight of N3 on the relation embeddings of the pair head"
+    )
+    l2: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of L2 on the embeddings of training triples")
+    entity_dropout: float = Field(0.0, ge=0, lt=1, description="dropout rate of entity embeddings in training queries")
+    relation_dropout: float = Field(
+        0.0, ge=0, lt=1, description="dropout rate of relation embeddings in training queries"
+    )
     relation_prediction: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="weight of the loss of telling a triple's relation from all others"
+        0.0, ge=0, allow_inf_nan=False, description="weight of the loss that predicts the relation of a triple"
     )
     batch_size: int | None = Field(
         None,
         ge=1,
-        description="triples a step, over all devices (default: 1000, fewer for small graphs); for full-softmax "
+        description="triples in a step, over all devices (default: 1000, fewer for small graphs); for full-softmax "
         "queries (default: 500)",
     )
-    negatives: int = Field(50, ge=1, description="negatives a triple")
+    negatives: int = Field(50, ge=1, description="negatives for each triple")
     negatives_mode: Literal["own", "by-side", "shared", "shared-by-side"] = Field(
         "own",
-        description="negatives of each triple's own: all in one loss, or by-side, with one loss for those of its head "
-        "and one for those of its tail; or shared by the triples of a chunk, which is faster, in one loss or by side",
+        description="own negatives for each triple, or negatives shared by the triples of a chunk, which is faster; in "
+        "one loss, or by side: in one loss for heads and one for tails",
     )
-    chunk: int = Field(10, ge=1, description="triples that share their negatives, where they are shared")
+    chunk: int = Field(10, ge=1, description="triples that share their negatives")
     filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")
     learning_rate: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="learning rate (default for Adam: 0.0008; 0.0012 for shared negatives; for Adagrad: 0.1)",
+        description="learning rate (default: 0.0008 for Adam, 0.0012 with shared negatives; 0.1 for Adagrad)",
     )
-    optimizer: Literal["adam", "adagrad"] = Field("adam", description="optimizer, which touches only rows of the batch")
+    optimizer: Literal["adam", "adagrad"] = Field(
+        "adam", description="optimizer, which updates only the rows of a batch"
+    )
     schedule: Literal["constant", "cosine", "exponential"] = Field(
-        "constant", description="learning rate over all epochs: constant, to 0 by cosine, or to a hundredth"
+        "constant", description="learning rate over all epochs: constant, by cosine to 0, or to a hundredth"
     )
-    epochs: int = Field(100, ge=1, description="most epochs to train")
-    eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never")
+    epochs: int = Field(100, ge=1, description="largest number of epochs")
+    eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never rank")
     monitor: Literal["mrr", "hits@1", "hits@3", "hits@10"] = Field(
-        "hits@10", description="metric of the validation split by which the best epoch is kept"
+        "hits@10", description="validation metric by which the best epoch is kept"
     )
-    patience: int = Field(2, ge=1, description="rankings in which it gets no better until training stops")
-    seed: int = Field(0, ge=0, lt=2**62, description="seed of embeddings, shuffles and negatives")
+    patience: int = Field(2, ge=1, description="rankings without a better result after which training stops")
+    warm_start: str | None = Field(None, description="run whose embeddings to begin with, by name; others are new")
+    entity_vectors: str | None = Field(
+        None, description="pretrained entity embeddings to begin with, by name: .npz or word2vec text"
+    )
+    freeze_entities: bool = Field(False, description="keep the embeddings of warm_start or entity_vectors as they are")
+    checkpoint_every: str = Field(
+        "1", pattern=r"^[1-9]\d*m?$", description="epochs between checkpoints, or minutes such as 10m"
+    )
+    seed: int = Field(0, ge=0, lt=2**62, description="seed of embeddings, order, negatives and dropout")
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to train on: all, or their numbers")
-    logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into that many devices")
+    logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
 
     @classmethod
     def create(cls, settings: Mapping[str, Any], where: str = "settings") -> "TrainConfig":
-        """Checks `settings`; `where` tells in messages where they came from."""
+        """Checks `settings`; `where` says in errors where they came from."""
         try:
-            # A key that is no string, such as `1:` in YAML, is an unknown setting too.
+            # A key that is not a string, such as `1:` in YAML, is an unknown setting too.
             return cls(**{str(k): os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in settings.items()})
         except ValidationError as error:
             raise UsageError(f"{where}: {_explain(error, cls)}") from None
@@ -112,81 +127,105 @@ class TrainConfig(BaseModel):
     @property
     def shared(self) -> bool:
         """Whether the triples of a chunk share their negatives."""
-        return self.loss != "full-softmax" and self.negatives_mode.startswith("shared")
+        return self.loss != _FULL and self.negatives_mode.startswith("shared")
 
     @property
     def by_side(self) -> bool:
         """Whether negatives of the head and of the tail have a loss each."""
-        return self.loss != "full-softmax" and self.negatives_mode.endswith("by-side")
+        return self.loss != _FULL and self.negatives_mode.endswith("by-side")
 
-    def refuse_without_effect(self) -> None:
-        """Looks for settings that do not go with the model, or that, other than their defaults, are without effect.
+    def without_effect(self) -> dict[str, str]:
+        """Returns the settings that have no effect because of the others, with the reason."""
+        return {name: reason for names, reason in self._rules() for name in names}
+
+    def _rules(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        if self.loss == _FULL:
+            names = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
+            yield names, f"the loss {_FULL} takes all entities instead of negatives"
+        else:
+            yield ("pair_entities",), f"only the loss {_FULL} scores all entities"
+            if not self.shared:
+                yield ("chunk",), f"the negatives_mode {self.negatives_mode} shares no negatives"
+        if self.loss not in ("logistic", "margin"):
+            yield ("margin",), f"a margin does not change the loss {self.loss}"
+        if self.loss != "logistic":
+            yield ("adversarial_temperature",), "only the loss logistic weighs negatives"
+        if self.loss == "margin":
+            yield ("label_smoothing",), "the loss margin has no target to smooth"
+        if not self.joint:
+            yield ("alpha", "n3_pair", "pair_entities"), "joint is False, so there is no pair head"
+        if not self.eval_every:
+            yield ("patience", "monitor"), "eval_every is 0, so validation triples are not ranked"
+        if self.warm_start is None and self.entity_vectors is None:
+            yield ("freeze_entities",), "neither warm_start nor entity_vectors is given"
+
+    def check(self) -> None:
+        """Refuses settings that contradict each other, and given settings that have no effect.
 
         Raises:
             UsageError: there is one; the message has the reason.
         """
-        self._refuse_unsuited()
-        for names, has_effect, reason in (
-            (_OF_NEGATIVES, self.loss != "full-softmax", "the loss full-softmax takes all entities, not negatives"),
-            (("margin",), self.loss in ("logistic", "margin"), "a softmax stays the same when all scores move alike"),
-            (("adversarial_temperature",), self.loss == "logistic", "it weighs the negatives of the loss logistic"),
-            (("label_smoothing",), self.loss != "margin", "the loss margin has no target to smooth"),
-            (("n3_pair", "pair_entities"), self.joint, "there is no pair head"),
-            (("pair_entities",), self.loss == "full-softmax", "the pair loss looks at a triple's negatives"),
+        for wrong, needed, reason in (
             (
-                ("reciprocal",),
-                self.loss == "full-softmax" or self.by_side,
-                "reciprocal relations give a triple a score for each side, and such negatives have one loss for both; "
-                "negatives_mode by-side and the loss full-softmax ask each side by itself",
+                self.model == "conve" and self.loss != _FULL,
+                f"loss to be {_FULL} with the model conve, got {self.loss}",
+                "its network for queries is trained against all entities only",
+            ),
+            (
+                self.model == "conve" and not self.reciprocal,
+                "reciprocal to be True with the model conve, got False",
+                "it has queries for tails only",
+            ),
+            (
+                self.reciprocal and self.loss != _FULL and not self.by_side,
+                f"negatives_mode by-side or shared-by-side with reciprocal relations, got {self.negatives_mode}",
+                "the sides of a triple have different scores",
+            ),
+            (
+                self.weights is not None and self.loss == _FULL,
+                f"another loss than {_FULL} with weights, got {self.loss}",
+                "a query has one weight for all of its answers",
             ),
         ):
-            for name in () if has_effect else names:
-                default, value = type(self).model_fields[name].default, getattr(self, name)
-                if value != default:
-                    raise UsageError(f"expected {name} to be left at {default}, got {value}: {reason}")
+            if wrong:
+                raise UsageError(f"expected {needed}: {reason}")
+        for name, reason in self.without_effect().items():
+            if name in self.model_fields_set:
+                raise UsageError(f"{name} has no effect here: {reason}; remove it, got {getattr(self, name)}")
 
-    def _refuse_unsuited(self) -> None:
-        if self.model != "conve":
-            return
-        for name, needed, reason in (
-            ("loss", "full-softmax", "a query goes through a net, which pays only when it is scored with all entities"),
-            ("reciprocal", True, "it has queries for tails only, and reciprocal relations ask for heads as for tails"),
-        ):
-            if getattr(self, name) != needed:
-                raise UsageError(
-                    f"expected {name} to be {needed} with the model conve, got {getattr(self, name)}: {reason}"
-                )
+    def effective(self) -> "TrainConfig":
+        """Returns these settings without those that have no effect."""
+        given = self.model_dump(exclude_unset=True, exclude=set(self.without_effect()))
+        return self.create(given)
 
     def replace(self, **changes: Any) -> "TrainConfig":
         """Returns a copy with `changes`."""
-        return self.create(self.model_dump() | changes)
+        return self.create(self.model_dump(exclude_unset=True) | changes)
 
     def load_graph(self) -> "Graph":
-        """Prepares its data set, or opens it where it is prepared.
+        """Prepares its data set, or opens it if it is prepared.
 
         Raises:
-            UsageError: there is no such data set, or its options cannot work.
+            UsageError: there is no such data set, or its options do not apply.
             DataError: the data cannot be used.
         """
         from jobi_tf.datasets import load_graph
 
         columns = self.columns.split(",") if self.columns else None
-        return load_graph(self.dataset, split=self.split, columns=columns, header=self.header, seed=self.seed)
+        weights = {} if self.weights is None else {"weights": self.weights}
+        return load_graph(self.dataset, split=self.split, columns=columns, header=self.header, seed=self.seed, **weights)
 
     def write(self, path: Path) -> None:
-        """Writes every setting as YAML, but for the folder, since a run may be moved."""
-        text = yaml.safe_dump(self.model_dump(exclude={"run_dir"}), sort_keys=False, allow_unicode=True)
-        path.write_text(text, encoding="utf-8")
-
-
-_OF_NEGATIVES = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
+        """Writes every setting that has an effect as YAML; not the folder, since a run may be moved."""
+        settings = self.model_dump(exclude={"run_dir", *self.without_effect()})
+        path.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Reads a YAML file of settings.
 
     Raises:
-        UsageError: the file is missing, is not YAML, or holds no mapping.
+        UsageError: the file is missing, is not YAML, or is not a mapping.
     """
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -224,6 +263,7 @@ def _explain(error: ValidationError, config: type[BaseModel]) -> str:
     if problem["type"] == "missing":
         return f"expected the setting {name!r}, which is missing"
     if problem["type"] == "string_pattern_mismatch":
-        return f"expected {name} to be all, or numbers such as 0,1, got {problem['input']!r}"
+        expected = {"devices": "all, or numbers such as 0,1", "checkpoint_every": "epochs such as 5, or minutes as 10m"}
+        return f"expected {name} to be {expected[name]}, got {problem['input']!r}"
     message = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     return f"expected {name} to be {message}, got {problem['input']!r}"

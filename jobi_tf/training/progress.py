@@ -7,7 +7,7 @@ from rich.console import Console
 
 from jobi_tf.evaluation.metrics import HITS_AT
 from jobi_tf.training.bars import bars_on, duration, stderr_console
-from jobi_tf.training.callbacks import Training
+from jobi_tf.training.recording import Training
 
 SECONDS_BETWEEN_LINES = 30
 _WIDE = 115  # columns that the bar takes with both losses
@@ -58,7 +58,7 @@ class Progress(keras.callbacks.Callback):
         if "val_mrr" in logs:
             hits = " ".join(f"{logs[f'val_hits@{k}']:.3f}" for k in HITS_AT)
             names = "/".join(map(str, HITS_AT))
-            self._say(f"  validation: MRR {logs['val_mrr']:.3f}  Hits@{names} {hits}  {self._verdict()}")
+            self._say(f"  validation: MRR {logs['val_mrr']:.3f}  Hits@{names} {hits}  {self._verdict(logs)}")
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Takes the bar away."""
@@ -87,9 +87,10 @@ class Progress(keras.callbacks.Callback):
         config = self.training.config
         return config.eval_every > 0 and ((epoch + 1) % config.eval_every == 0 or epoch + 1 == config.epochs)
 
-    def _verdict(self) -> str:
-        waited = self.training.stopping.state["waited"]
-        return f"no better for {waited} of {self.training.config.patience}" if waited else "best so far"
+    def _verdict(self, logs: dict) -> str:
+        best = self.training.best  # which is called after this callback
+        better = logs[best.monitor] > best.best
+        return "best so far" if better else f"no better for {best.waited + 1} of {best.patience}"
 
     def _say(self, line: str) -> None:
         self.console.print(line, soft_wrap=True)

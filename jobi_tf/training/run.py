@@ -1,4 +1,4 @@
-"""A trained run, ready to be asked by name."""
+"""A trained run, to be queried by name."""
 
 import zipfile
 import zlib
@@ -6,22 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.answers import best_answers
+from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.tables import Table
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
 
 
 class Answer(NamedTuple):
-    """An entity that completes a triple, its score, whether the triple is a known fact, and the split that holds it."""
+    """An entity that completes a triple, its score, whether the triple is a known fact, and the split that has it."""
 
     entity: str
     score: float
@@ -29,36 +31,63 @@ class Answer(NamedTuple):
     split: str | None
 
 
-@dataclass(frozen=True)
+class RelationAnswer(NamedTuple):
+    """A relation between two entities, its score, whether the triple is a known fact, and the split that has it."""
+
+    relation: str
+    score: float
+    known: bool
+    split: str | None
+
+
+class Neighbor(NamedTuple):
+    """An entity and the cosine similarity of its embedding, from -1 to 1."""
+
+    entity: str
+    similarity: float
+
+
+@dataclass(frozen=True, repr=False)
 class Run:
     """A trained model with its graph and settings.
 
     Args:
-        path: the run folder.
+        path: the run folder; None for a run that is not saved yet.
         config: the settings.
         graph: the graph.
         model: the model, with the best weights.
     """
 
-    path: Path
+    path: Path | None
     config: TrainConfig
     graph: Graph
     model: JoBi
 
-    @cached_property
-    def known(self) -> KnownAnswers:
-        """The true answers that the three splits hold."""
-        return KnownAnswers.of_graph(self.graph, SPLITS)
+    def __repr__(self) -> str:
+        """Returns folder, model and graph in one line."""
+        heads = "JoBi" if self.model.joint else "plain"
+        return f"<Run {self.path or 'not saved'}: {heads} {self.model.scorer.name}, d = {self.model.dim}, {self.graph!r}>"
+
+    def _repr_html_(self) -> str:
+        settings = self.config.model_dump(exclude_unset=True).items()
+        return Table([(k, str(v)) for k, v in settings], ("setting", "value"), repr(self))._repr_html_()
+
+    @property
+    def history(self) -> dict[str, list[Any]]:
+        """The metrics of each epoch by name, as `history` of Keras' `History`; None where an epoch lacks one."""
+        rows = RunFolder(self.path).read_metrics() if self.path else []
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: [row.get(name) for row in rows] for name in names}
 
     @cached_property
     def occurrences(self) -> Occurrences:
-        """The entities that training saw with each relation."""
+        """The entities that occur with each relation in training."""
         return Occurrences.of_graph(self.graph)
 
     @cached_property
     def _held_out(self) -> dict[tuple[int, int, int], str]:
-        """The triples that training did not see, with their splits."""
-        return {(h, r, t): name for name in ("valid", "test") for h, r, t in self.graph.split(name).tolist()}
+        """The triples of the splits other than train, with their split."""
+        return {(h, r, t): name for name in SPLITS[1:] for h, r, t in self.graph.split(name).tolist()}
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
         """Returns the scores of triples of names (head, relation, tail): float32 [N]. Higher is more likely true.
@@ -68,61 +97,143 @@ class Run:
         """
         if not len(triples):
             return np.empty(0, np.float32)
-        heads, relations, tails = zip(*triples, strict=True)
-        entities = self.graph.entities
-        ids = [entities.ids(heads), self.graph.relations.ids(relations), entities.ids(tails)]
-        return self.model.score(np.stack(ids, 1)).numpy()
+        return self.model.score(self.graph.ids_of_triples(triples)).numpy()
 
-    def tails(self, head: str, relation: str, k: int = 10, new_only: bool = False, typed: bool = False) -> list[Answer]:
+    def tails(self, head: str, relation: str, k: int = 10, **options: Any) -> Table[Answer]:
         """Returns the k best tails of (head, relation, ?), best first.
 
         Args:
             head: the known entity.
             relation: the relation.
-            k: answers at most.
-            new_only: drop known facts.
-            typed: drop entities that training never saw on that side of the relation.
+            k: largest number of answers.
+            **options: as for `answers`.
 
         Raises:
             DataError: a name is unknown.
             UsageError: `k` is below 1.
         """
-        return self.answers(TAIL, [(head, relation)], k, new_only, typed)[0]
+        return self.answers(TAIL, [(head, relation)], k, **options)[0]
 
-    def heads(self, relation: str, tail: str, k: int = 10, new_only: bool = False, typed: bool = False) -> list[Answer]:
+    def heads(self, relation: str, tail: str, k: int = 10, **options: Any) -> Table[Answer]:
         """Returns the k best heads of (?, relation, tail), best first; otherwise as `tails`."""
-        return self.answers(HEAD, [(tail, relation)], k, new_only, typed)[0]
+        return self.answers(HEAD, [(tail, relation)], k, **options)[0]
 
     def answers(
-        self, side: int, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False, typed: bool = False
-    ) -> list[list[Answer]]:
-        """Returns the k best entities on `side` of each query (known entity, relation); otherwise as `tails`."""
+        self,
+        side: int,
+        queries: Sequence[tuple[str, str]],
+        k: int = 10,
+        new_only: bool = False,
+        typed: bool = False,
+        candidates: Sequence[str] | None = None,
+    ) -> list[Table[Answer]]:
+        """Returns the k best entities on one side of each query.
+
+        Args:
+            side: the side that is sought, `HEAD` (0) or `TAIL` (1).
+            queries: known entities and relations.
+            k: largest number of answers to a query.
+            new_only: leave out known facts.
+            typed: leave out entities that do not occur on that side of the relation in training.
+            candidates: names of the only entities that can be answers; None: all.
+
+        Raises:
+            DataError: a name is unknown.
+            UsageError: `k` is below 1.
+        """
         triples = np.zeros((len(queries), 3), np.int32)
         triples[:, column(1 - side)] = self.graph.entities.ids(entity for entity, _ in queries)
         triples[:, 1] = self.graph.relations.ids(relation for _, relation in queries)
+        known = KnownAnswers.of_graph(self.graph, SPLITS, triples, side)
+        allowed = None if candidates is None else self.graph.entities.ids(candidates)
         seen = self.occurrences if typed else None
-        best = best_answers(self.model, self.known, triples, side, k, new_only, seen)
-        return [
-            [
-                self._answer(triple, side, entity, score, known)
-                for entity, score, known in zip(*row, strict=True)
-                if entity >= 0
-            ]
-            for triple, *row in zip(triples, best.entities, best.scores, best.known, strict=True)
-        ]
+        best = best_answers(self.model, known, triples, side, k, new_only, seen, allowed)
+        tables = []
+        for (entity, relation), triple, *row in zip(
+            queries, triples.tolist(), best.entities, best.scores, best.known, strict=True
+        ):
+            rows = []
+            for answer, score, is_known in zip(*row, strict=True):
+                if answer >= 0:
+                    triple[column(side)] = int(answer)
+                    split = self._held_out.get(tuple(triple), "train") if is_known else None
+                    rows.append(Answer(self.graph.entities[answer], float(score), bool(is_known), split))
+            title = f"heads of (?, {relation}, {entity})" if side == HEAD else f"tails of ({entity}, {relation}, ?)"
+            tables.append(Table(rows, Answer._fields, title))
+        return tables
 
-    def _answer(self, query: np.ndarray, side: int, entity: int, score: float, known: bool) -> Answer:
-        triple = query.tolist()
-        triple[column(side)] = int(entity)
-        split = self._held_out.get(tuple(triple), "train") if known else None
-        return Answer(self.graph.entities[entity], float(score), bool(known), split)
+    def relations(self, head: str, tail: str, k: int = 10) -> Table[RelationAnswer]:
+        """Returns the k best relations of (head, ?, tail), best first.
+
+        Scores of different relations are comparable only roughly, since training compares entities; the loss of
+        relation prediction makes them comparable.
+
+        Raises:
+            DataError: a name is unknown.
+            UsageError: `k` is below 1.
+        """
+        _check_count(k)
+        ends, names = self.graph.entities.ids([head, tail]), self.graph.relations
+        triples = np.stack([np.full(len(names), ends[0]), np.arange(len(names)), np.full(len(names), ends[1])], 1)
+        scores, splits = self.model.score(triples).numpy(), {}
+        for split, rows in self.graph.splits.items():
+            splits |= dict.fromkeys(rows[(rows[:, 0] == ends[0]) & (rows[:, 2] == ends[1]), 1].tolist(), split)
+        best = np.argsort(-scores, kind="stable")[:k].tolist()
+        rows = [RelationAnswer(names[i], float(scores[i]), i in splits, splits.get(i)) for i in best]
+        return Table(rows, RelationAnswer._fields, f"relations of ({head}, ?, {tail})")
+
+    def embedding(self, name: str) -> np.ndarray:
+        """Returns the embedding of an entity, float32 [width]; for ComplEx the real parts, then the imaginary parts.
+
+        Raises:
+            DataError: the name is unknown.
+        """
+        return self.model.entities.rows(self.graph.entities.ids([name])).numpy()[0]
+
+    def nearest(self, name: str, k: int = 10) -> Table[Neighbor]:
+        """Returns the k entities with the most similar embeddings by cosine, best first.
+
+        Raises:
+            DataError: the name is unknown.
+            UsageError: `k` is below 1.
+        """
+        _check_count(k)
+        table, own = self.model.entities.table.numpy(), self.graph.entities.id(name)
+        norms = np.linalg.norm(table, axis=1)
+        similarities = table @ table[own] / np.maximum(norms * norms[own], 1e-30)
+        similarities[own] = -np.inf
+        best = np.argsort(-similarities, kind="stable")[: min(k, len(table) - 1)].tolist()
+        rows = [Neighbor(self.graph.entities[i], float(similarities[i])) for i in best]
+        return Table(rows, Neighbor._fields, f"entities near {name}")
+
+    def extend(self, triples: Sequence[tuple[str, str, str]], **options: Any) -> "Run":
+        """Returns a new run that knows more entities; see `jobi_tf.training.extend.extend`."""
+        from jobi_tf.training.extend import extend
+
+        return extend(self, triples, **options)
+
+    def save(self, folder: str | Path) -> "Run":
+        """Writes the run as a new folder, for `jobi_tf.load_run`, and returns the run that is there.
+
+        Raises:
+            OSError: the folder exists and is not empty, or cannot be written.
+        """
+        with new_folder(Path(folder)) as beside:
+            RunFolder(beside).begin(self.config, self.graph)
+            self.model.save(beside / "model.keras")
+        return load_run(folder)
+
+
+def _check_count(k: int) -> None:
+    if k < 1:
+        raise UsageError(f"expected k to be at least 1, got {k}")
 
 
 def load_run(folder: str | Path) -> Run:
-    """Opens the folder of a run; of one that has no best model yet, the last checkpoint.
+    """Opens the folder of a run; if there is no best model yet, with the last checkpoint.
 
     Raises:
-        DataError: the folder is not that of a run, or the run has not finished an epoch.
+        DataError: the folder is not that of a run, or the run has no checkpoint yet.
     """
     files = RunFolder(Path(folder))
     config = files.read_config()
@@ -131,14 +242,14 @@ def load_run(folder: str | Path) -> Run:
     if not path.is_file():
         checkpoints = files.checkpoints()
         if not checkpoints:
-            raise DataError(f"expected a trained model in {folder}, but that run has not finished an epoch")
+            raise DataError(f"expected a trained model in {folder}, but that run has no checkpoint yet")
         path = checkpoints[-1] / "model.keras"
     model = load_model(path, compile=False)
     sizes = (graph.num_entities, graph.num_relations)
     if (model.num_entities, model.num_relations) != sizes:
         raise DataError(
             f"expected the numbers of entities and relations of {files.graph}, {sizes}, in {path}, "
-            f"got {model.num_entities, model.num_relations}: the files of two runs are mixed"
+            f"got {model.num_entities, model.num_relations}: the files belong to different runs"
         )
     return Run(files.path, config, graph, model)
 
@@ -148,15 +259,15 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
 
     Args:
         path: the file.
-        compile: whether its optimizer and losses come with it, if it was compiled.
+        compile: whether to compile it with its optimizer and losses, if it was saved with them.
 
     Raises:
         DataError: the file is missing or damaged.
     """
     if not zipfile.is_zipfile(path):
-        raise DataError(f"expected a saved model in {path}, which is missing, cut short or another kind of file")
+        raise DataError(f"expected a saved model in {path}, which is missing, truncated or another kind of file")
     try:
-        return keras.saving.load_model(path, custom_objects={"jobi_tf>JoBi": JoBi}, compile=compile)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        return keras.saving.load_model(path, compile=compile)
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"expected a saved model in {path}, which is damaged: {reason}") from None

@@ -1,4 +1,4 @@
-"""What a run keeps on disk, and how it is written without ever being half there."""
+"""The files of a run, which are written completely or not at all."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class RunFolder:
     """The files of a run, by name.
 
     `config.yaml`, `environment.json`, `graph/` (vocabulary and triples), `model.keras` (the best weights),
-    `metrics.jsonl` and `metrics.csv` (one row an epoch), `checkpoints/` (what `--resume` reads), `logs/` (TensorBoard).
+    `metrics.jsonl` and `metrics.csv` (a row for each epoch), `checkpoints/` (for `--resume`), `logs/` (TensorBoard).
     """
 
     path: Path
@@ -45,21 +45,29 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """One JSON object an epoch."""
+        """A JSON object for each epoch."""
         return self.path / "metrics.jsonl"
 
     @property
     def logs(self) -> Path:
-        """What TensorBoard reads."""
+        """The logs for TensorBoard."""
         return self.path / "logs"
 
     def checkpoints(self) -> list[Path]:
         """Returns the complete checkpoints, oldest first; each holds `model.keras` and `state.json`."""
         return sorted((self.path / "checkpoints").glob("epoch-*"))
 
-    def checkpoint(self, epoch: int) -> Path:
-        """Returns the folder for the checkpoint after `epoch` epochs."""
-        return self.path / "checkpoints" / f"epoch-{epoch:06d}"
+    def checkpoint(self, epoch: int, step: int = 0) -> Path:
+        """Returns the folder for the checkpoint after `epoch` epochs and `step` steps of the next one."""
+        return self.path / "checkpoints" / (f"epoch-{epoch:06d}" + (f"-step-{step:08d}" if step else ""))
+
+    def begin(self, config: TrainConfig, graph: Graph) -> None:
+        """Writes settings, graph and environment of a new run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        graph.save(self.graph)
+        self.write_config(config)
+        environment = json.dumps(describe_environment(), indent=1) + "\n"
+        (self.path / "environment.json").write_text(environment, encoding="utf-8")
 
     def read_config(self) -> TrainConfig:
         """Reads the settings.
@@ -89,7 +97,7 @@ class RunFolder:
             return Graph.open(self.graph)
 
     def read_state(self, checkpoint: Path) -> dict[str, Any]:
-        """Reads the state of early stopping, and the epoch, of a checkpoint.
+        """Reads `epoch`, `step` and the running `metrics` of a checkpoint.
 
         Raises:
             DataError: it is missing or damaged.
@@ -99,14 +107,14 @@ class RunFolder:
             return json.loads(path.read_text(encoding="utf-8"))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Returns the rows of `metrics.jsonl`, without a last line that a kill cut short.
+        """Returns the rows of `metrics.jsonl`.
 
         Raises:
             DataError: the file is damaged.
         """
         if not self.metrics.exists():
             return []
-        with _damaged("one JSON object an epoch", self.metrics):
+        with _damaged("a JSON object for each epoch", self.metrics):
             lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
             return [json.loads(line) for line in lines]
 

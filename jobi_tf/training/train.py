@@ -1,6 +1,5 @@
 """Training of a model, from settings to a run folder."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -17,28 +16,19 @@ from jobi_tf.training.assembly import (
     build_model,
     completed,
     epoch,
-    shared_by,
-    steps_at_once,
+    steps_per_execution,
 )
-from jobi_tf.training.callbacks import (
-    Callbacks,
-    Checkpoint,
-    EarlyStopping,
-    MetricsRecord,
-    StopOnNaN,
-    Throughput,
-    Training,
-    ValidationRanking,
-    save_bare_model,
-)
+from jobi_tf.training.callbacks import StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.devices import strategy_for
-from jobi_tf.training.memory import keep_memory
+from jobi_tf.training.estimate import check_memory, estimated_memory
 from jobi_tf.training.progress import show_progress
+from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, save_bare_model
 from jobi_tf.training.run import Run, load_model, load_run
-from jobi_tf.training.run_folder import RunFolder, describe_environment
+from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.warm_start import use_entity_vectors, warm_start
 
-MAY_CHANGE_ON_RESUME = {"epochs", "patience", "devices", "logical_devices"}
+MAY_CHANGE_ON_RESUME = {"epochs", "patience", "checkpoint_every", "devices", "logical_devices"}
 
 
 def train(
@@ -51,14 +41,16 @@ def train(
     """Trains a model and returns its run, with the weights that were best on the validation split.
 
     Args:
-        dataset: name of a data set, path of a folder or file of triples, or a graph at hand.
-        config: settings; without it, `settings` make them.
-        callbacks: Keras callbacks to add, or a function that makes them, given the training that is about to begin.
-            Without it a progress display; `()` for none.
-        **settings: fields of `TrainConfig`; they win over `config`.
+        dataset: name of a data set, path of a folder or file of triples, or a graph.
+        config: settings; without it they are made of `settings`.
+        callbacks: Keras callbacks to add, or a function that returns them, given the training that is about to begin. They
+            see the metrics of the validation, and what they add to `logs` is recorded. By default a progress display; `()`
+            for none.
+        **settings: fields of `TrainConfig`; they take precedence over `config`.
 
     Raises:
-        UsageError: a setting is unknown or out of range, or the run folder is not empty.
+        UsageError: a setting is unknown, out of range or without effect, the run folder is not empty, or the training
+            cannot fit into memory.
         DataError: the data cannot be used.
         JobiError: the loss became NaN or infinite.
 
@@ -66,43 +58,43 @@ def train(
         >>> run = jobi_tf.train("umls", joint=True, p=0.3, epochs=20, run_dir="runs/umls")
         >>> run.tails("steroid", "affects", k=3)
     """
-    keep_memory()
     graph = dataset if isinstance(dataset, Graph) else None
     if dataset is not None:
         settings["dataset"] = graph.name if graph else dataset
     config = TrainConfig.create((config.model_dump(exclude_unset=True) if config else {}) | settings)
+    config.check()
     if graph is None:
         graph = config.load_graph()
-    config = completed(config, graph)
     if config.eval_every and not len(graph.valid):
-        raise UsageError(f"expected validation triples in {graph.name}, found none: train without by eval_every 0")
+        raise UsageError(f"expected validation triples in {graph.name}, got none: train without them by eval_every 0")
     folder = RunFolder(Path(config.run_dir) if config.run_dir else _new_run_dir(graph.name))
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
-        raise UsageError(f"expected a new or empty folder for the run, {folder.path} holds files already")
-    strategy = _shared_evenly(config, strategy_for(config.devices, config.logical_devices))
+        raise UsageError(f"expected a new or empty folder for the run, but {folder.path} has files already")
+    strategy = strategy_for(config.devices, config.logical_devices)
+    config = completed(config, graph, strategy.num_replicas_in_sync)
+    check_memory(estimated_memory(config, graph), config)
     with strategy.scope():
         model = build_model(config, graph)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    graph.save(folder.graph)
-    folder.write_config(config)
-    environment = json.dumps(describe_environment(), indent=1) + "\n"
-    (folder.path / "environment.json").write_text(environment, encoding="utf-8")
-    return _fit(folder, config, graph, model, strategy, callbacks, {"epoch": 0})
+        if config.warm_start:
+            warm_start(model, graph, load_run(config.warm_start))
+        if config.entity_vectors:
+            use_entity_vectors(model, graph, Path(config.entity_vectors))
+    folder.begin(config, graph)
+    return _fit(folder, config, graph, model, strategy, callbacks, {"epoch": 0, "step": 0})
 
 
 def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes: Any) -> Run:
-    """Goes on with a run from its last checkpoint, to the same end as if it had not been interrupted.
+    """Resumes a run from its last checkpoint, with the same result as if it had not been interrupted.
 
     Args:
         run_dir: folder of the run.
         callbacks: as for `train`.
-        **changes: new values of `epochs`, `patience`, `devices` or `logical_devices`.
+        **changes: new values of `epochs`, `patience`, `checkpoint_every`, `devices` or `logical_devices`.
 
     Raises:
         UsageError: another setting was to be changed.
-        DataError: `run_dir` is no run, or has no checkpoint yet.
+        DataError: `run_dir` is not a run, or has no checkpoint yet.
     """
-    keep_memory()
     folder = RunFolder(Path(run_dir))
     config = folder.read_config()
     before, config = config, config.replace(**changes)
@@ -110,7 +102,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
         if name not in MAY_CHANGE_ON_RESUME and getattr(config, name) != getattr(before, name):
             raise UsageError(
                 f"expected the settings of {folder.path}, where {name} is {getattr(before, name)}, "
-                f"got {getattr(config, name)}; resuming may only change {', '.join(sorted(MAY_CHANGE_ON_RESUME))}"
+                f"got {getattr(config, name)}; resuming can only change {', '.join(sorted(MAY_CHANGE_ON_RESUME))}"
             )
     if config.schedule != "constant" and config.epochs != before.epochs:
         raise UsageError(
@@ -120,14 +112,12 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     graph = folder.open_graph()
     checkpoints = folder.checkpoints()
     if not checkpoints:
-        raise DataError(f"expected a checkpoint in {folder.path}, found none: its first epoch never ended, train anew")
+        raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
     state = folder.read_state(checkpoints[-1])
     if config.epochs < state["epoch"]:
-        raise UsageError(
-            f"expected {state['epoch']} epochs at least, which {folder.path} has done, got {config.epochs}"
-        )
-    config = completed(config, graph)
-    strategy = _shared_evenly(config, strategy_for(config.devices, config.logical_devices))
+        raise UsageError(f"expected at least the {state['epoch']} epochs that {folder.path} has, got {config.epochs}")
+    strategy = strategy_for(config.devices, config.logical_devices)
+    config = completed(config, graph, strategy.num_replicas_in_sync)
     with strategy.scope():
         model = load_model(checkpoints[-1] / "model.keras", compile=True)
         build_losses(model)
@@ -144,49 +134,48 @@ def _fit(
     callbacks: Callbacks,
     state: dict[str, Any],
 ) -> Run:
-    of_epoch = epoch(config, graph)
-    steps = of_epoch.steps
-    done = state.pop("epoch")
-    finished = state.pop("finished", False) and state["waited"] >= config.patience
-    batches = build_batches(config, graph, first_step=done * steps)
-    stopping = EarlyStopping(folder, config, state or None)
-    training = Training(folder, config, graph, model, strategy, steps, of_epoch.triples, done, stopping)
+    size = epoch(config, graph)
+    done, first_step = state["epoch"], state["step"]
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
+    best = KeepBest(folder.model, f"val_{config.monitor}", config.patience, rows)
+    memory = estimated_memory(config, graph)
+    training = Training(
+        folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, memory
+    )
     every = [
         StopOnNaN(),
-        Throughput(of_epoch.triples),
+        Throughput(size.triples / size.steps),
         *([ValidationRanking(graph, config.eval_every, config.epochs)] if config.eval_every else []),
-        stopping,
+        *(callbacks(training) if callable(callbacks) else callbacks),
+        best,
         MetricsRecord(folder, rows),
         keras.callbacks.TensorBoard(folder.logs, write_graph=False),
-        *(callbacks(training) if callable(callbacks) else callbacks),
-        Checkpoint(folder, stopping),  # last: it vouches for everything that the others wrote of the epoch
+        # Last, since a checkpoint stands for all that the others wrote.
+        Checkpoint(folder, config.checkpoint_every, size.steps, first_step, state.get("metrics")),
     ]
-    if not finished and done < config.epochs:
+    batches = build_batches(config, graph, first_step=done * size.steps + first_step)
+    # The rest of an epoch that was interrupted is shorter, and so is fitted by itself.
+    parts = [(done, done + 1, size.steps - first_step)] if first_step else []
+    parts.append((done + len(parts), config.epochs, size.steps))
+    for first, last, steps in parts:
+        if best.finished or first >= last:
+            break
         with strategy.scope():
-            model.steps_per_execution = steps_at_once(steps, config.batch_size or 0, strategy.num_replicas_in_sync)
+            replicas = strategy.num_replicas_in_sync
+            model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, replicas)
             model.fit(
                 batches,
-                epochs=config.epochs,
-                initial_epoch=done,
+                epochs=last,
+                initial_epoch=first,
                 steps_per_epoch=steps,
                 callbacks=every,
                 verbose=0,
                 shuffle=False,
             )
+        batches = build_batches(config, graph, first_step=last * size.steps)
     if not config.eval_every:
         save_bare_model(model, folder.model)
     return load_run(folder.path)
-
-
-def _shared_evenly(config: TrainConfig, strategy: tf.distribute.Strategy) -> tf.distribute.Strategy:
-    devices, whole = strategy.num_replicas_in_sync, shared_by(config) or 1
-    if (config.batch_size or 0) % (devices * whole):
-        of_chunks = f", in chunks of {whole}," if whole > 1 else ","
-        raise UsageError(
-            f"expected a batch size that {devices} devices can share evenly{of_chunks} got {config.batch_size}"
-        )
-    return strategy
 
 
 def _new_run_dir(dataset: str) -> Path:

@@ -71,6 +71,6 @@ def test_k_below_one_is_refused(model):
 
 def test_scores_that_are_not_finite_are_an_error():
     broken = jobi_tf.JoBi(12, 2, 8)
-    broken.triple_relation.assign(np.full((2, 16), np.nan, np.float32))
+    broken.heads[0].relations.table.assign(np.full((2, 16), np.nan, np.float32))
     with pytest.raises(JobiError, match="expected finite scores"):
         best_answers(broken, KNOWN, GRAPH.test, TAIL, 3)

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jobi_tf
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
@@ -43,7 +44,7 @@ def umls(tmp_path_factory, shared):
 def test_umls_ranks_equal_brute_force(umls, side, raw):
     graph, every = umls.graph, slice(None, None, 6)
     known = set() if raw else triple_set(graph.train, graph.valid, graph.test)
-    found = evaluate(umls, "test", side, raw=raw).ranks[side]
+    found = evaluate(umls, split="test", side=side, raw=raw).ranks[side]
     assert (found.equal > 0).mean() > 0.3  # ties are there to be broken
     for ties in RULES:
         expected = brute_force_ranks(umls.model, graph.test[every], COLUMNS[side], ties, known)
@@ -56,7 +57,7 @@ def test_ranks_of_each_scorer_equal_brute_force(scorer, side):
     tiny = run(random_graph(), scorer=scorer)
     known = triple_set(tiny.graph.train, tiny.graph.valid)
     expected = brute_force_ranks(tiny.model, tiny.graph.valid, COLUMNS[side], "realistic", known)
-    np.testing.assert_array_equal(evaluate(tiny, "valid", side).ranks[side].ranks(), expected)
+    np.testing.assert_array_equal(evaluate(tiny, split="valid", side=side).ranks[side].ranks(), expected)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5])
@@ -89,7 +90,7 @@ def test_a_constant_model_whose_scores_are_rounded_ranks_at_chance():
 def test_one_query_a_block_gives_equal_ranks():
     tiny = run(random_graph())
     whole, single = evaluate(tiny), evaluate(tiny, memory_budget=1)
-    assert Ranker(tiny.model, None, 1).block == 1
+    assert Ranker(tiny.model, None, memory_budget=1).block == 1
     for side in SIDES:
         for ties in RULES:
             np.testing.assert_array_equal(whole.ranks[side].ranks(ties), single.ranks[side].ranks(ties))
@@ -109,10 +110,10 @@ def test_ranking_changes_neither_weights_nor_filter():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("table", ["entity", "triple_relation"])
+@pytest.mark.parametrize("table", ["entity", "relation"])
 def test_weights_that_are_not_finite_are_an_error(value, table):
     tiny = run(random_graph())
-    weights = getattr(tiny.model, table)
+    weights = tiny.model.entities.table if table == "entity" else tiny.model.heads[0].relations.table
     broken = weights.numpy()
     broken[3 if table == "entity" else tiny.graph.test[0, 1], 0] = value
     weights.assign(broken)
@@ -133,8 +134,8 @@ def test_validation_ranks_do_not_know_the_test_split():
     expected = brute_force_ranks(dense.model, graph.valid, 2, "realistic", triple_set(graph.train, graph.valid))
     asked = brute_force_ranks(dense.model, graph.valid, 2, "realistic", triple_set(*graph.splits.values()))
     assert (expected != asked).any()
-    np.testing.assert_array_equal(evaluate(dense, "valid").ranks["tail"].ranks(), expected)
-    every = evaluate(dense, "valid", filter_with=["train", "valid", "test"])
+    np.testing.assert_array_equal(evaluate(dense, split="valid").ranks["tail"].ranks(), expected)
+    every = evaluate(dense, split="valid", filter_with=["train", "valid", "test"])
     np.testing.assert_array_equal(every.ranks["tail"].ranks(), asked)
 
 
@@ -148,8 +149,8 @@ def test_unseen_triples_are_ranked_and_counted():
     assert unseen_triples(graph, graph.test).tolist() == [False, True, True, True, True]
     found = evaluate(run(graph)).to_dict()
     assert (found["triples"], found["unseen_triples"]) == (5, 4)
-    with pytest.raises(DataError, match="expected triples in the split 'valid' of tiny, found none"):
-        evaluate(run(graph), "valid")
+    with pytest.raises(DataError, match="valid"):
+        evaluate(run(graph), split="valid")
 
 
 def test_the_json_object():
@@ -189,15 +190,77 @@ def test_metrics_by_hand():
 
 def test_progress_counts_every_triple():
     seen: list[int] = []
-    evaluate(run(random_graph()), side="head", memory_budget=4 * 30 * 10, progress=seen.append)
+    evaluate(run(random_graph()), side="head", memory_budget=13 * 30 * 10, progress=seen.append)
     assert seen == [10, 10, 5]
 
 
 def test_wrong_arguments_are_refused():
     tiny = run(random_graph())
-    with pytest.raises(UsageError, match="expected a side out of head, tail, both, got 'left'"):
+    with pytest.raises(UsageError, match="side .*'left'"):
         evaluate(tiny, side="left")
-    with pytest.raises(UsageError, match="either raw ranks or splits to filter with"):
+    with pytest.raises(UsageError, match="raw or filter_with"):
         evaluate(tiny, raw=True, filter_with=["train"])
-    with pytest.raises(UsageError, match=r"expected a rule for ties out of .*, got 'fair'"):
+    with pytest.raises(UsageError, match="graph .*'test'"):
+        evaluate(tiny.model, "test")
+    with pytest.raises(UsageError, match="ties .*'fair'"):
         Ranks(np.zeros(1), np.zeros(1)).ranks("fair")
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_triples_of_one_query_are_ranked_as_alone(side):
+    """Many triples for each query, in blocks that end within a query."""
+    tiny = run(random_graph(entities=12, relations=2, train=20, valid=0, test=150))
+    known = triple_set(*tiny.graph.splits.values())
+    ranker = Ranker(tiny.model, KnownAnswers.of_graph(tiny.graph, tiny.graph.splits), memory_budget=13 * 12 * 7)
+    assert ranker.block == 7
+    expected = brute_force_ranks(tiny.model, tiny.graph.test, COLUMNS[side], "realistic", known)
+    np.testing.assert_array_equal(ranker.rank(tiny.graph.test, SIDES.index(side)).ranks(), expected)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_ranks_among_candidates(side):
+    tiny, chosen = run(random_graph()), np.array([1, 4, 7, 20, 29])
+    found = evaluate(tiny, side=side, candidates=chosen).ranks[side]
+    known, column = triple_set(*tiny.graph.splits.values()), COLUMNS[side]
+    for triple, rank in zip(tiny.graph.test, found.ranks(), strict=True):
+        others = [e for e in chosen if e != triple[column]]
+        others = [e for e in others if (*triple[:column], e, *triple[column + 1 :]) not in known]
+        rows = np.array([(*triple[:column], e, *triple[column + 1 :]) for e in (triple[column], *others)])
+        scores = tiny.model.score(rows).numpy()
+        assert rank == 1 + (scores[1:] > scores[0]).sum()
+    names = [tiny.graph.entities[i] for i in chosen]
+    by_name = evaluate(tiny, side=side, candidates=names).ranks[side]
+    np.testing.assert_array_equal(by_name.ranks(), found.ranks())
+
+
+def test_given_triples_and_a_model_with_its_graph():
+    tiny = run(random_graph())
+    chosen = tiny.graph.test[3:9]
+    names = [(f"entity {h}", f"relation {r}", f"entity {t}") for h, r, t in chosen]
+    whole = evaluate(tiny.model, tiny.graph).ranks["tail"].ranks()
+    for triples in (chosen, names):
+        found = evaluate(tiny.model, tiny.graph, triples=triples)
+        np.testing.assert_array_equal(found.triples, chosen)
+        np.testing.assert_array_equal(found.ranks["tail"].ranks(), whole[3:9])
+    with pytest.raises(DataError, match="entity 99"):
+        evaluate(tiny, triples=[("entity 99", "relation 0", "entity 1")])
+
+
+def test_ranking_turns_tensor_float_32_off_and_on_again(monkeypatch):
+    tiny, states = run(random_graph()), []
+    enabled = tf.config.experimental.tensor_float_32_execution_enabled
+    count = Ranker._counts
+    monkeypatch.setattr(Ranker, "_counts", lambda *x: states.append(enabled()) or count(*x))
+    evaluate(tiny)
+    assert not any(states)
+    assert enabled()
+
+
+def test_an_evaluation_is_a_line_and_a_table():
+    evaluation = evaluate(run(random_graph()))
+    assert repr(evaluation).count("\n") == 0
+    assert f"{evaluation.metrics()['mrr']:.4f}" in repr(evaluation)
+    assert evaluation._repr_html_().startswith("<table>")
+    frame = evaluation.to_frame()
+    assert frame.loc["head", "mrr"] == evaluation.to_dict()["head"]["mrr"]
+    assert list(frame.index) == ["both", "head", "tail"]

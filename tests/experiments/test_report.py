@@ -100,7 +100,7 @@ def test_first_answers_equal_numpy(paths):
     run = jobi_tf.load_run(paths[0])
     triples, train = GRAPH.test, GRAPH.train
     known = triple_set(*GRAPH.splits.values())
-    found = evaluate(run, "test")
+    found = evaluate(run, split="test")
     occurrences = Occurrences.from_triples(train, GRAPH.num_entities, GRAPH.num_relations)
     filters = KnownAnswers.of_graph(GRAPH, FILTERS["test"])
     for side, name in enumerate(SIDES):

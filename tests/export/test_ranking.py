@@ -21,7 +21,7 @@ def test_answers_rank_as_the_evaluator_does(trained, tmp_path):
     graph, count = trained.graph, trained.graph.num_entities
     ask = load(export_run(trained, tmp_path, top_k=count, warmup=False).path)
     head, relation, tail = zip(*named(graph, graph.test), strict=True)
-    evaluation = jobi_tf.evaluate(trained, "test")
+    evaluation = jobi_tf.evaluate(trained, split="test")
     answers = {
         "tail": ask("predict_tails", head=head, relation=relation),
         "head": ask("predict_heads", relation=relation, tail=tail),

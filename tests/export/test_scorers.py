@@ -32,7 +32,7 @@ def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, scorer, recipro
     np.testing.assert_allclose(scores, run.score(named(graph, triples)), **CLOSE)
     np.testing.assert_allclose(scores, oracle_scores(model, triples), **CLOSE)
 
-    evaluation, given = jobi_tf.evaluate(run, "test"), columns(graph, graph.test)
+    evaluation, given = jobi_tf.evaluate(run, split="test"), columns(graph, graph.test)
     for side, (signature, name, inputs, column) in enumerate(SIDES):
         got = ask(signature, **{x: given[x] for x in inputs})
         entities = np.stack([graph.entities.ids(row) for row in got[name]])  # [N, E]

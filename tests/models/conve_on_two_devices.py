@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 
 import jobi_tf
-from jobi_tf.models import conve
+from jobi_tf.models.scorers import conve
 from tests.graphs import random_graph
 
 # Each device drops out by its own draws.
@@ -36,4 +36,4 @@ def gap(first, second) -> float:
 watch = Watch()
 one, both = train("one", devices="0"), train("both", callbacks=[watch])
 start = jobi_tf.JoBi(graph.num_entities, graph.num_relations, 9, "conve", joint=False, reciprocal=True)
-print(json.dumps({"copies": watch.gap, "runs": gap(one, both), "moved": gap(one.nets[0].dense, start.nets[0].dense)}))
+print(json.dumps({"copies": watch.gap, "runs": gap(one, both), "moved": gap(one.heads[0].net.dense, start.heads[0].net.dense)}))

@@ -109,12 +109,18 @@ WIDTHS = {
 }
 
 
-def in_common(model, head=0):
+def shared_weights(model, head=0):
     """The weights that the relations of a model head share, in float64; those of a net as `layer_weight`."""
-    weights = dict(model.common[head])
-    for name in ("norm", "convolution", "norm_of_maps", "dense", "norm_of_query") if model.nets else ():
-        weights |= {f"{name}_{weight.name}": weight for weight in getattr(model.nets[head], name).weights}
+    layer = model.heads[head]
+    weights = dict(layer.shared)
+    for name in ("norm", "convolution", "norm_of_maps", "dense", "norm_of_query") if layer.net else ():
+        weights |= {f"{name}_{weight.name}": weight for weight in getattr(layer.net, name).weights}
     return {name: weight.numpy().astype(np.float64) for name, weight in weights.items()}
+
+
+def tables(model, head=0):
+    """The embeddings of entities and of the relations of a model head, in float64."""
+    return tuple(x.table.numpy().astype(np.float64) for x in (model.entities, model.heads[head].relations))
 
 
 def oracle_scores(model, triples, side=1, head=0):
@@ -122,14 +128,11 @@ def oracle_scores(model, triples, side=1, head=0):
 
     With reciprocal relations those of the tails; of the heads with `side` 0.
     """
-    entity, relation = (
-        np.asarray(x.numpy(), np.float64) for x in (model.entity, (model.triple_relation, model.pair_relation)[head])
-    )
+    entity, relation = tables(model, head)
     h, r, t = entity[triples[:, 0]], relation[triples[:, 1]], entity[triples[:, 2]]
-    if model.reciprocal:
-        forward, inverse = halves(r)
-        h, r, t = (h, forward, t) if side else (t, inverse, h)
-    return ORACLES[model.scorer](h, r, t, **in_common(model, head))
+    if model.reciprocal and not side:
+        h, r, t = t, relation[model.num_relations + triples[:, 1]], h
+    return ORACLES[model.scorer.name](h, r, t, **shared_weights(model, head))
 
 
 def moduli(scorer, rows, types=1):

@@ -13,15 +13,15 @@ import jobi_tf
 from jobi_tf.data.occurrences import HEAD, TAIL
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.ranker import Ranker
-from jobi_tf.models import conve
+from jobi_tf.models.scorers import conve
 from jobi_tf.training.assembly import build_batches, build_model, completed, epoch
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import load_model
 from tests.graphs import named_graph, random_graph
 
-from .oracles import convolved, in_common, oracle_scores
-from .test_full_scores import queries
-from .test_regularisation import batch, oracle
+from .batches import batch
+from .oracles import convolved, oracle_scores, shared_weights
+from .test_regularizers import norms, norms_oracle
 
 SETTINGS = {"dataset": "tiny", "model": "conve", "loss": "full-softmax", "reciprocal": True, "dim": 12, "joint": False}
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}
@@ -37,14 +37,18 @@ def drawn(dim=12, **options):
     return model
 
 
+def queries():
+    inputs = batch("queries")
+    return inputs | {"relations": inputs["relations"] % 3}
+
+
 def pairs(count, dim=12):
     return np.random.default_rng(5).normal(size=(count, 2 * dim)).astype(np.float32)
 
 
-@pytest.fixture
-def undropped(monkeypatch):
-    monkeypatch.setattr(conve, "FEATURE_DROPOUT", 0.0)
-    monkeypatch.setattr(conve, "HIDDEN_DROPOUT", 0.0)
+def undropped(net):
+    net.drop_maps.rate = net.drop_hidden.rate = 0.0
+    return net
 
 
 @pytest.mark.parametrize(("dim", "expected"), [(9, (3, 3)), (20, (5, 4)), (36, (6, 6)), (200, (20, 10))])
@@ -54,18 +58,18 @@ def test_an_embedding_is_nearly_a_square(dim, expected):
 
 @pytest.mark.parametrize("dim", [1, 8, 13, 22])
 def test_an_embedding_that_the_convolution_does_not_fit_into_is_refused(dim):
-    with pytest.raises(UsageError, match=rf"product of two numbers of at least 3, such as 9, 20 or 200, got {dim}: "):
+    with pytest.raises(UsageError, match=f"dim .*{dim}"):
         jobi_tf.JoBi(9, 3, dim, "conve", reciprocal=True)
 
 
 @pytest.mark.parametrize("dim", [9, 12])
 def test_every_entity_is_scored_by_both_heads_as_the_oracle_does(dim):
     model = drawn(dim)
-    inputs = queries(model)
+    inputs = queries()
     found = model(inputs)
     for head, name in enumerate(("triple", "pair")):
         for row, (anchor, relation, side) in enumerate(
-            zip(*(inputs[x].numpy() for x in ("anchor", "relation", "side")), strict=True)
+            zip(*(inputs[x].numpy() for x in ("anchors", "relations", "sides")), strict=True)
         ):
             triples = np.full((9, 3), relation)
             triples[:, 0], triples[:, 2] = (anchor, np.arange(9)) if side else (np.arange(9), anchor)
@@ -81,12 +85,12 @@ def test_triples_are_scored_as_the_oracle_does():
         np.testing.assert_allclose(scores[np.arange(20), triples[:, column]], expected, **CLOSE)
 
 
-def test_training_takes_means_and_variances_of_the_batch_and_keeps_a_tenth(undropped):
+def test_training_takes_means_and_variances_of_the_batch_and_keeps_a_tenth():
     model, given = drawn(joint=False), pairs(50)
-    before, net = in_common(model), model.nets[0]
+    before, net = shared_weights(model), undropped(model.heads[0].net)
     expected, statistics = convolved(*np.split(given.astype(np.float64), 2, 1), **before, training=True)
-    np.testing.assert_allclose(net(given, step=tf.constant(1, tf.int64)), expected, **CLOSE)
-    after = in_common(model)
+    np.testing.assert_allclose(net(given, training=True), expected, **CLOSE)
+    after = shared_weights(model)
     for name, (mean, variance) in statistics.items():
         for kind, value in (("moving_mean", mean), ("moving_variance", variance)):
             kept = 0.9 * before[f"{name}_{kind}"] + 0.1 * value
@@ -96,23 +100,22 @@ def test_training_takes_means_and_variances_of_the_batch_and_keeps_a_tenth(undro
 def test_scores_outside_of_training_change_no_statistics():
     model = drawn()
     before = [x.numpy() for x in model.weights]
-    model(queries(model))
+    model(queries())
     model.score(np.array([[0, 1, 2]]))
     for old, new in zip(before, model.weights, strict=True):
         np.testing.assert_array_equal(old, new.numpy())
 
 
-def test_dropout_hangs_on_the_step_alone():
-    net, given = drawn(joint=False).nets[0], pairs(20)
-    first, again, second = (net(given, step=tf.constant(x, tf.int64)).numpy() for x in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
+def test_dropout_differs_between_steps():
+    net, given = drawn(joint=False).heads[0].net, pairs(20)
+    first, second = (net(given, training=True).numpy() for _ in range(2))
     assert (first != second).mean() > 0.3
 
 
 def test_every_weight_of_both_nets_learns():
     model = drawn()
     with tf.GradientTape() as tape:
-        scores = model(queries(model), training=True)
+        scores = model(queries(), training=True)
         loss = tf.add_n([tf.reduce_sum(tf.sin(x)) for x in scores.values()])
     for variable, gradient in zip(
         model.trainable_variables,
@@ -124,19 +127,19 @@ def test_every_weight_of_both_nets_learns():
 
 
 def test_the_two_nets_start_apart_and_a_seed_makes_them_again():
-    first, second = jobi_tf.JoBi(9, 3, 12, "conve", reciprocal=True).nets
-    again = jobi_tf.JoBi(9, 3, 12, "conve", reciprocal=True).nets[0]
+    first, second = (x.net for x in jobi_tf.JoBi(9, 3, 12, "conve", reciprocal=True).heads)
+    again = jobi_tf.JoBi(9, 3, 12, "conve", reciprocal=True).heads[0].net
     assert not np.array_equal(first.dense.kernel.numpy(), second.dense.kernel.numpy())
     for old, new in zip(first.weights, again.weights, strict=True):
         np.testing.assert_array_equal(old.numpy(), new.numpy())
 
 
 def test_penalties_leave_out_the_bias():
-    model = jobi_tf.JoBi(9, 4, 12, "conve", reciprocal=True, n3=0.5, n3_pair=0.25, l2=0.125)
-    model.entity.assign(3 * model.entity)
-    inputs = batch("all")
+    model = jobi_tf.JoBi(9, 4, 12, "conve", reciprocal=True, regularizers=norms())
+    model.entities.table.assign(3 * model.entities.table)
+    inputs = batch("queries")
     model(inputs, training=True)
-    assert float(tf.add_n(model.losses)) == pytest.approx(oracle(model, inputs), rel=1e-4)
+    assert float(tf.add_n(model.losses)) == pytest.approx(norms_oracle(model, inputs), rel=1e-4)
 
 
 def ring(size=30):
@@ -183,35 +186,26 @@ def test_resumed_and_read_from_files_it_is_the_same(tmp_path):
     first, second = (load_model(next(x.path.glob("checkpoints/*/model.keras"))) for x in (whole, halves))
     for one, other in zip(first.variables, second.variables, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
-    assert first.nets[0].norm.moving_variance.numpy() != 1
+    assert first.heads[0].net.norm.moving_variance.numpy() != 1
     read = jobi_tf.load_run(whole.path)
     np.testing.assert_array_equal(
         read.model.scores(tf.constant(graph.test), HEAD), whole.model.scores(tf.constant(graph.test), HEAD)
     )
     assert len(read.heads("relation 1", "entity 2", k=3)) == 3
-    assert 0 < jobi_tf.evaluate(read, "test").metrics()["mrr"] < 1
+    assert 0 < jobi_tf.evaluate(read, split="test").metrics()["mrr"] < 1
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"loss": "softmax", "reciprocal": False},
-            "expected loss to be full-softmax with the model conve, got softmax",
-        ),
-        ({"loss": "logistic"}, "expected loss to be full-softmax with the model conve, got logistic: a query goes"),
-        ({"reciprocal": False}, "expected reciprocal to be True with the model conve, got False: it has queries for"),
-        ({"relation_prediction": 1.0}, "relation_prediction to be left at 0 with the scorer conve, got 1.0"),
-        ({"dim": 10}, "expected a dim for the scorer conve that is a product"),
+        ({"loss": "softmax", "reciprocal": False}, "loss .*softmax"),
+        ({"loss": "logistic"}, "loss .*logistic"),
+        ({"reciprocal": False}, "reciprocal .*False"),
+        ({"dim": 10}, "dim .*10"),
     ],
 )
-def test_settings_that_do_not_go_with_it_are_refused_before_there_is_a_folder(tmp_path, settings, message):
+def test_settings_that_do_not_suit_it_are_refused_before_there_is_a_folder(tmp_path, settings, message):
     given = {name: value for name, value in SETTINGS.items() if name != "dataset"} | settings
     with pytest.raises(UsageError, match=message):
         jobi_tf.train(random_graph(), run_dir=tmp_path / "run", callbacks=(), **given)
     assert not (tmp_path / "run").exists()
-
-
-def test_the_model_asks_for_reciprocal_relations():
-    with pytest.raises(UsageError, match="expected reciprocal to be True with the scorer conve, got False: it has"):
-        jobi_tf.JoBi(9, 3, 12, "conve")

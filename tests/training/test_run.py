@@ -52,16 +52,16 @@ def test_tails_and_heads_by_name(run):
 
 
 def test_unknown_names_and_no_answers_are_refused(run):
-    with pytest.raises(DataError, match=r"unknown entity 'entity 333'.*did you mean 'entity 3'"):
+    with pytest.raises(DataError, match="'entity 333'.*'entity 3'"):
         run.tails("entity 333", "relation 1")
     with pytest.raises(DataError, match="unknown relation 'capital'"):
         run.score([("entity 3", "capital", "entity 4")])
-    with pytest.raises(UsageError, match="expected k to be at least 1, got 0"):
+    with pytest.raises(UsageError, match="k .*0"):
         run.heads("relation 1", "entity 3", k=0)
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"expected the folder of a run, found no config.yaml in .*absent"):
+    with pytest.raises(DataError, match="config.yaml .*absent"):
         jobi_tf.load_run(tmp_path / "absent")
 
 
@@ -70,7 +70,7 @@ def test_files_of_two_runs_are_refused(run, tmp_path):
     shutil.copytree(run.path, mixed)
     shutil.rmtree(mixed / "graph")
     random_graph(entities=31).save(mixed / "graph")
-    with pytest.raises(DataError, match="the files of two runs are mixed"):
+    with pytest.raises(DataError, match="different runs"):
         jobi_tf.load_run(mixed)
 
 
@@ -78,10 +78,61 @@ def test_a_damaged_model_is_an_error(run, tmp_path):
     damaged = tmp_path / "damaged"
     shutil.copytree(run.path, damaged)
     (damaged / "model.keras").write_bytes(b"junk")
-    with pytest.raises(DataError, match=r"expected a saved model in .*model.keras"):
+    with pytest.raises(DataError, match="model.keras"):
         jobi_tf.load_run(damaged)
 
 
 def test_a_moved_run_opens(run, tmp_path):
     shutil.copytree(run.path, tmp_path / "moved")
-    np.testing.assert_array_equal(jobi_tf.load_run(tmp_path / "moved").model.entity, run.model.entity)
+    np.testing.assert_array_equal(jobi_tf.load_run(tmp_path / "moved").model.entities.table, run.model.entities.table)
+
+
+def test_relations_between_two_entities(run):
+    answers = run.relations("entity 3", "entity 5", k=4)
+    triples = np.array([(3, int(a.relation.split()[1]), 5) for a in answers])
+    np.testing.assert_allclose([a.score for a in answers], oracle_scores(run.model, triples), atol=1e-5)
+    assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
+    head, relation, tail = GRAPH.test[0]
+    known = [a for a in run.relations(f"entity {head}", f"entity {tail}") if a.split]
+    assert ("relation %d" % relation, "test") in [(a.relation, a.split) for a in known]
+
+
+def test_embeddings_and_near_entities(run):
+    table = run.model.entities.table.numpy()
+    np.testing.assert_array_equal(run.embedding("entity 4"), table[4])
+    units = table / np.linalg.norm(table, axis=1, keepdims=True)
+    expected = np.argsort(-(units @ units[4]))
+    near = run.nearest("entity 4", k=5)
+    assert [x.entity for x in near] == [f"entity {i}" for i in expected[1:6]]
+    assert near[0].similarity == pytest.approx(units[4] @ units[expected[1]], rel=1e-5)
+    with pytest.raises(DataError, match="'entity 99'"):
+        run.embedding("entity 99")
+
+
+def test_candidates_restrict_the_answers(run):
+    names = ["entity 2", "entity 9", "entity 11"]
+    every = [a for a in run.tails("entity 3", "relation 1", k=30) if a.entity in names]
+    assert run.tails("entity 3", "relation 1", k=30, candidates=names) == every
+
+
+def test_results_are_a_line_and_a_table(run):
+    answers = run.tails("entity 3", "relation 1", k=4)
+    for shown in (run, run.graph, answers, run.nearest("entity 3")):
+        assert len(repr(shown).splitlines()) == 1
+        assert len(repr(shown)) < 300
+        assert shown._repr_html_().startswith("<table>")
+    frame = answers.to_frame()
+    assert list(frame.columns) == ["entity", "score", "known", "split"]
+    assert list(frame.entity) == [a.entity for a in answers]
+
+
+def test_the_history_is_that_of_keras(run):
+    assert run.history["epoch"] == [1]
+    assert len(run.history["loss"]) == 1
+
+
+def test_a_run_is_saved_as_another_folder(run, tmp_path):
+    saved = run.save(tmp_path / "saved")
+    np.testing.assert_array_equal(saved.model.entities.table, run.model.entities.table)
+    assert saved.graph.fingerprint == run.graph.fingerprint
+    assert saved.config == run.config

@@ -9,10 +9,9 @@ import jobi_tf
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.evaluation.metrics import best_row
-from jobi_tf.training.assembly import completed, steps_at_once
-from jobi_tf.training.callbacks import EarlyStopping
+from jobi_tf.training.assembly import completed, steps_per_execution
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.recording import KeepBest
 from tests.graphs import random_graph
 
 GRAPH = random_graph()
@@ -20,8 +19,11 @@ SETTINGS = {"dim": 8, "batch_size": 50, "negatives": 5, "epochs": 6, "eval_every
 TIMES = {"triples_per_second", "seconds"}
 
 
-def train(folder, graph=GRAPH, **settings):
-    return jobi_tf.train(graph, run_dir=folder, **SETTINGS | settings)
+def train(folder, graph=GRAPH, callbacks=(), **settings):
+    config = TrainConfig.create({"dataset": graph.name} | SETTINGS | settings)
+    without = config.without_effect().keys() - settings.keys()
+    config = TrainConfig.create(config.model_dump(exclude_unset=True, exclude=without))
+    return jobi_tf.train(graph, config=config, run_dir=folder, callbacks=callbacks)
 
 
 def rows(folder):
@@ -103,29 +105,35 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(run, tmp_path, when):
 
 def test_resuming_a_finished_run_changes_nothing(run):
     before = (run.path / "metrics.jsonl").read_bytes()
-    np.testing.assert_array_equal(jobi_tf.resume(run.path).model.entity, run.model.entity)
+    np.testing.assert_array_equal(jobi_tf.resume(run.path).model.entities.table, run.model.entities.table)
     assert (run.path / "metrics.jsonl").read_bytes() == before
 
 
 def test_the_run_has_its_best_weights(run):
     ranked = {row["epoch"]: row["val_hits@10"] for row in rows(run.path) if "val_hits@10" in row}
     assert len(set(ranked.values())) > 1
-    assert evaluate(run, "valid").metrics()["hits@10"] == max(ranked.values())
+    assert evaluate(run, split="valid").metrics()["hits@10"] == max(ranked.values())
 
 
-def test_early_stopping_keeps_the_best_and_stops_after_patience(tmp_path):
-    model = jobi_tf.JoBi(3, 1, 2)
+def test_the_best_is_kept_and_training_stops_after_patience(tmp_path):
+    model, rows = jobi_tf.JoBi(3, 1, 2), []
+    model.compile("adam")
     model.stop_training = False
-    stopping = EarlyStopping(RunFolder(tmp_path), TrainConfig(dataset="world", patience=2))
-    stopping.set_model(model)
+    best = KeepBest(tmp_path / "model.keras", "val_hits@10", 2)
+    best.set_model(model)
     stops = []
     for epoch, hits in enumerate([0.4, 0.5, None, 0.5, None, 0.3]):
-        model.entity.assign(np.full(model.entity.shape, epoch))
-        stopping.on_epoch_end(epoch, {} if hits is None else {"val_hits@10": hits})
+        model.entities.table.assign(np.full(model.entities.table.shape, epoch))
+        logs = {} if hits is None else {"val_hits@10": hits}
+        best.on_epoch_end(epoch, logs)
+        rows.append({"epoch": epoch + 1} | logs)
         stops.append(model.stop_training)
     assert stops == [False] * 5 + [True]
-    assert stopping.state == {"best": 0.5, "best_epoch": 2, "waited": 2}
+    for callback in (best, KeepBest(tmp_path / "model.keras", "val_hits@10", 2, rows)):  # and one that is resumed
+        assert (callback.best, callback.best_epoch, callback.waited, callback.finished) == (0.5, 2, 2, True)
     assert (weights(tmp_path / "model.keras")[0] == 1).all()
+    assert model.compiled
+    assert (tmp_path / "model.keras").stat().st_size < 2 * 4 * model.count_params() + 30_000  # no optimizer
 
 
 def test_another_metric_can_choose_the_epoch(tmp_path):
@@ -133,7 +141,7 @@ def test_another_metric_can_choose_the_epoch(tmp_path):
     ranked = [(row["epoch"], row["val_mrr"], row["val_hits@10"]) for row in rows(other.path)]
     epoch, best, _ = max(ranked, key=lambda row: row[1])
     assert epoch != max(ranked, key=lambda row: row[2])[0]  # or it would not be told apart
-    assert evaluate(other, "valid").metrics()["mrr"] == best
+    assert evaluate(other, split="valid").metrics()["mrr"] == best
     assert best_row(rows(other.path), "mrr")["epoch"] == epoch
 
 
@@ -165,7 +173,7 @@ def test_filtered_negatives_change_the_loss(run, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_stops_with_a_word(tmp_path):
-    with pytest.raises(JobiError, match=r"the loss became .* training stopped; .* try a lower learning rate"):
+    with pytest.raises(JobiError, match="loss .*learning rate"):
         train(tmp_path / "run", learning_rate=1e30)
 
 
@@ -195,32 +203,24 @@ def test_loss_goes_down(run):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"batch_size": 201}, "a batch size from 1 to the 200 training triples, got 201"),
-        ({"negatives_mode": "shared", "chunk": 20}, "a multiple of a chunk's 20 triples, got 50"),
-        ({"negatives_mode": "shared", "negatives": 1}, "at least 2 negatives where they are shared, .*, got 1"),
-        ({"negatives_mode": "by-side", "negatives": 5}, "expected an even number of negatives, .*, got 5"),
-        ({"negatives_mode": "shared-by-side", "negatives": 5}, "expected an even number of negatives, .*, got 5"),
-        (
-            {"negatives_mode": "shared-by-side", "chunk": 20, "negatives": 6},
-            "a multiple of a chunk's 20 triples, got 50",
-        ),
-        (
-            {"negatives_mode": "ours"},
-            "expected negatives_mode to be 'own', 'by-side', 'shared' or 'shared-by-side', got 'ours'",
-        ),
+        ({"batch_size": 201}, "batch_size .*200 .*201"),
+        ({"negatives_mode": "shared", "chunk": 20}, "batch_size .*20.* 50"),
+        ({"negatives_mode": "shared", "negatives": 1}, "negatives.* 1"),
+        ({"negatives_mode": "by-side", "negatives": 5}, "negatives.* 5"),
+        ({"negatives_mode": "shared-by-side", "negatives": 5}, "negatives.* 5"),
+        ({"negatives_mode": "shared-by-side", "chunk": 20, "negatives": 6}, "batch_size .*20.* 50"),
+        ({"negatives_mode": "ours"}, "negatives_mode .*'ours'"),
         ({"p": 1.5}, "expected p to be less than or equal to 1, got 1.5"),
         ({"dim": 0}, "expected dim to be greater than or equal to 1, got 0"),
         ({"seed": 2**63}, "expected seed to be less than"),
         ({"model": "transh"}, "expected model to be 'complex', 'distmult', .* or '.*', got 'transh'"),
-        (
-            {"loss": "full-softmax", "negatives": 50, "batch_size": 500},
-            r"a batch size from 1 to the \d+ training queries, got 500",
-        ),
-        ({"loss": "margin", "label_smoothing": 0.1}, "expected label_smoothing to be left at 0.0, got 0.1"),
+        ({"loss": "full-softmax", "batch_size": 500}, r"batch_size .*queries.* 500"),
+        ({"loss": "margin", "label_smoothing": 0.1}, "label_smoothing"),
+        ({"joint": False, "alpha": 0.25}, "alpha"),
         ({"dimension": 3}, "expected one of the settings dataset, .*, got 'dimension'"),
-        ({"devices": "7"}, "expected distinct devices out of CPU:0 by their numbers, got 7"),
+        ({"devices": "7"}, "devices .*7"),
         ({"devices": "0,0"}, "expected distinct devices"),
-        ({"logical_devices": 2}, "split the CPU into 2 devices before TensorFlow starts, but it runs with 1 already"),
+        ({"logical_devices": 2}, "CPU .*2"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_and_leave_nothing(settings, words, tmp_path, run):
@@ -234,22 +234,22 @@ def test_the_largest_seed_works(tmp_path):
 
 
 def test_no_validation_triples_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="expected validation triples in tiny, found none"):
+    with pytest.raises(UsageError, match="validation triples"):
         train(tmp_path / "run", random_graph(valid=0))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_with_files_is_refused_and_left_alone(tmp_path):
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(UsageError, match=r"expected a new or empty folder .* holds files already"):
+    with pytest.raises(UsageError, match="new or empty folder"):
         train(tmp_path)
-    with pytest.raises(UsageError, match="holds files already"):
+    with pytest.raises(UsageError, match="new or empty folder"):
         train(tmp_path / "mine")
     assert [x.name for x in tmp_path.iterdir()] == ["mine"]
 
 
 def test_resume_refuses_other_settings(run):
-    with pytest.raises(UsageError, match=r"where dim is 8, got 16; resuming may only change .*epochs"):
+    with pytest.raises(UsageError, match="dim .*8.* 16"):
         jobi_tf.resume(run.path, dim=16)
     with pytest.raises(UsageError, match=r"expected one of the settings .*, got 'dimension'"):
         jobi_tf.resume(run.path, dimension=16)
@@ -259,17 +259,17 @@ def test_resume_refuses_other_settings(run):
 def test_resume_needs_a_checkpoint(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "run", callbacks=[Interrupt("before its checkpoint", 0)], eval_every=0)
-    with pytest.raises(DataError, match=r"expected a checkpoint in .*, found none"):
+    with pytest.raises(DataError, match="checkpoint"):
         jobi_tf.resume(tmp_path / "run")
-    with pytest.raises(DataError, match="that run has not finished an epoch"):
+    with pytest.raises(DataError, match="checkpoint"):
         jobi_tf.load_run(tmp_path / "run")
 
 
-def test_steps_at_once_change_nothing(tmp_path, monkeypatch):
+def test_steps_per_execution_change_nothing(tmp_path, monkeypatch):
     settings = {"batch_size": 5, "learning_rate": 0.05}
-    assert steps_at_once(len(GRAPH.train) // 5, 5, 1) == 4
+    assert steps_per_execution(len(GRAPH.train) // 5, 5, 1) == 4
     train(tmp_path / "several", **settings)
-    monkeypatch.setattr("jobi_tf.training.train.steps_at_once", lambda *_: 1)
+    monkeypatch.setattr("jobi_tf.training.train.steps_per_execution", lambda *_: 1)
     train(tmp_path / "one", **settings)
     assert_same_run(tmp_path / "several", tmp_path / "one")
 
@@ -278,5 +278,47 @@ def test_steps_at_once_change_nothing(tmp_path, monkeypatch):
     ("steps", "size", "devices", "expected"),
     [(272, 1000, 1, 2), (10_884, 25, 1, 12), (10_884, 25, 2, 1), (31, 50, 1, 1), (30, 50, 1, 3), (60, 2001, 1, 1)],
 )
-def test_steps_at_once(steps, size, devices, expected):
-    assert steps_at_once(steps, size, devices) == expected
+def test_steps_per_execution(steps, size, devices, expected):
+    assert steps_per_execution(steps, size, devices) == expected
+
+
+class Count(keras.callbacks.Callback):
+    """Adds a metric of its own, and notes what it sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def on_epoch_end(self, epoch, logs):
+        self.seen.append("val_mrr" in logs)
+        logs["mine"] = epoch
+
+
+def test_callbacks_see_the_validation_and_what_they_add_is_recorded(tmp_path):
+    count = Count()
+    run = train(tmp_path / "run", callbacks=[count])
+    assert count.seen == [False, True] * 3
+    assert [row["mine"] for row in rows(run.path)] == list(range(6))
+    assert run.history["mine"] == list(range(6))
+    assert run.history["val_mrr"][0] is None
+
+
+@pytest.mark.parametrize("every", ["3", "1m"])
+def test_checkpoints_every_few_epochs_or_minutes_within_an_epoch(tmp_path, every, monkeypatch):
+    settings = {"learning_rate": 0.05, "entity_dropout": 0.1}
+    whole = train(tmp_path / "whole", **settings)
+    monkeypatch.setattr("jobi_tf.training.recording.SECONDS_PER_MINUTE", 0)  # so that it is due after every step
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", **settings, checkpoint_every=every, callbacks=[Interrupt("within an epoch", 4)])
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    assert checkpoint.name == ("epoch-000003" if every == "3" else "epoch-000004-step-00000001")
+    jobi_tf.resume(tmp_path / "run", callbacks=())
+    assert_same_run(whole.path, tmp_path / "run")
+
+
+def test_a_training_that_cannot_fit_into_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 10**8}))
+    for settings, advice in (({}, "dim"), ({"loss": "full-softmax"}, "pair_entities")):
+        with pytest.raises(UsageError, match=f"memory.*{advice}"):
+            train(tmp_path / "run", **settings)
+    assert not list(tmp_path.iterdir())

@@ -1,31 +1,33 @@
 import numpy as np
 import pytest
 
-from jobi_tf.data.negatives import NegativeSampler
-from jobi_tf.data.occurrences import KnownAnswers, Occurrences
-from jobi_tf.data.pipeline import MOST_ANSWERS, default_batch_size, query_batches, steps_per_epoch, training_batches
+from jobi_tf.data.batches import (
+    ANSWERS_PER_QUERY,
+    default_batch_size,
+    number_of_queries,
+    query_batches,
+    steps_per_epoch,
+    training_batches,
+)
+from jobi_tf.data.graph import Graph
 from jobi_tf.errors import UsageError
 from tests.graphs import random_graph
 
 GRAPH = random_graph(train=60)
+QUERIES = number_of_queries(GRAPH)
 
 
-def stream(count, batch_size=10, seed=0, first_step=0, joint=True, train=GRAPH.train, **form):
-    occurrences = Occurrences.from_triples(train, GRAPH.num_entities, GRAPH.num_relations)
-    sampler = NegativeSampler(occurrences, 4, 0.5)
-    batches = training_batches(train, sampler, batch_size, joint, seed, first_step, **form)
-    return list(batches.take(count).as_numpy_iterator())
+def stream(count, batch_size=10, graph=GRAPH, **options):
+    return list(training_batches(graph, batch_size, 4, 0.5, **options).take(count).as_numpy_iterator())
 
 
 def triples(batches):
-    return [tuple(map(int, row)) for x, _ in batches for row in zip(x["head"], x["relation"], x["tail"], strict=True)]
+    rows = [x.get("triples", x.get("chunks")) for x, *_ in batches]
+    return [tuple(map(int, row)) for x in rows for row in x.reshape(-1, 3)]
 
 
 def equal(a, b):
-    (inputs, labels), (other_inputs, other_labels) = a, b
-    return all(
-        np.array_equal(x[name], y[name]) for x, y in ((inputs, other_inputs), (labels, other_labels)) for name in x
-    )
+    return all(np.array_equal(x[name], y[name]) for x, y in zip(a, b, strict=True) for name in x)
 
 
 def test_an_epoch_is_a_permutation_and_the_next_is_another():
@@ -36,19 +38,20 @@ def test_an_epoch_is_a_permutation_and_the_next_is_another():
     assert first != second
 
 
-def test_where_the_batch_does_not_divide_an_epoch_leaves_some_out_each_time_others():
+def test_triples_that_do_not_fill_a_batch_are_others_in_each_epoch():
     epochs = [triples(x) for x in np.array_split(np.array(stream(24, 7), object), 3)]
     assert all(len(set(x)) == 56 for x in epochs)
     assert len({frozenset(x) for x in epochs}) == 3
 
 
 def test_one_triple_and_one_batch():
-    assert triples(stream(3, 1, train=GRAPH.train[:1])) == [tuple(GRAPH.train[0].tolist())] * 3
+    graph = Graph(GRAPH.name, GRAPH.entities, GRAPH.relations, {"train": GRAPH.train[:1]})
+    assert triples(stream(3, 1, graph)) == [tuple(GRAPH.train[0].tolist())] * 3
 
 
 def test_negatives_differ_between_epochs():
     batches = stream(2, 60)
-    assert not np.array_equal(np.sort(batches[0][0]["candidates"], 0), np.sort(batches[1][0]["candidates"], 0))
+    assert not np.array_equal(np.sort(batches[0][0]["negatives"], 0), np.sort(batches[1][0]["negatives"], 0))
 
 
 def test_the_seed_decides_the_stream():
@@ -57,19 +60,18 @@ def test_the_seed_decides_the_stream():
     assert all(map(equal, stream(2, seed=2**62 - 1), stream(2, seed=2**62 - 1)))
 
 
-def test_the_first_step_skips_the_ones_before():
-    assert all(map(equal, stream(5, first_step=9), stream(14)[9:]))
+@pytest.mark.parametrize("options", [{}, {"mode": "shared", "chunk": 2}])
+def test_the_first_step_skips_the_ones_before(options):
+    assert all(map(equal, stream(5, first_step=9, **options), stream(14, **options)[9:]))
 
 
 @pytest.mark.parametrize("joint", [True, False])
 def test_what_a_batch_holds(joint):
     inputs, labels = stream(1, joint=joint)[0]
     assert {name: (x.shape, x.dtype.name) for name, x in inputs.items()} == {
-        "head": ((10,), "int32"),
-        "relation": ((10,), "int32"),
-        "tail": ((10,), "int32"),
-        "candidates": ((10, 4), "int32"),
-        "head_corruptions": ((10,), "int32"),
+        "triples": ((10, 3), "int32"),
+        "negatives": ((10, 4), "int32"),
+        "head_counts": ((10,), "int32"),
     }
     assert {name: (x.shape, x.dtype.name) for name, x in labels.items()} == dict.fromkeys(
         ["triple", "pair"] if joint else ["triple"], ((10, 5), "int8")
@@ -79,77 +81,110 @@ def test_what_a_batch_holds(joint):
     assert not labels["triple"][:, 1:].any()
 
 
-def test_labels_stand_beside_their_candidates():
+def test_labels_belong_to_their_negatives():
     heads, tails = ({(int(t[1]), int(t[column])) for t in GRAPH.train} for column in (0, 2))
     for inputs, labels in stream(6):
-        for row, corruptions in enumerate(inputs["head_corruptions"]):
-            for place, entity in enumerate(inputs["candidates"][row]):
-                seen = (int(inputs["relation"][row]), int(entity)) in (heads if place < corruptions else tails)
+        for row, count in enumerate(inputs["head_counts"]):
+            for place, entity in enumerate(inputs["negatives"][row]):
+                seen = (int(inputs["triples"][row, 1]), int(entity)) in (heads if place < count else tails)
                 assert labels["pair"][row, 1 + place] == seen
+
+
+def test_validation_batches_have_validation_triples_and_negatives_of_training():
+    batches = stream(2, 10, split="valid", mode="by-side")
+    assert set(triples(batches)) == set(map(tuple, GRAPH.valid.tolist()))
+    heads = {(int(t[1]), int(t[0])) for t in GRAPH.train}
+    for inputs, labels in batches:
+        for triple, negatives, row in zip(inputs["triples"], inputs["head_negatives"], labels["pair"], strict=True):
+            assert row[0, 1:].tolist() == [(int(triple[1]), int(x)) in heads for x in negatives]
+
+
+def test_weights_of_triples_become_sample_weights_with_mean_one():
+    weights = np.arange(1, 61, dtype=np.float32)
+    graph = Graph("tiny", GRAPH.entities, GRAPH.relations, GRAPH.splits, weights={"train": weights})
+    of_triple = dict(zip(map(tuple, GRAPH.train.tolist()), weights / 30.5, strict=True))
+    for options in ({}, {"mode": "shared", "chunk": 5}):
+        for inputs, labels, given in stream(6, graph=graph, **options):
+            expected = [of_triple[x] for x in triples([(inputs,)])]
+            np.testing.assert_allclose(inputs["weights"].ravel(), expected, rtol=1e-6)
+            assert given.keys() == labels.keys()
+            np.testing.assert_array_equal(given["triple"], inputs["weights"])
+    with pytest.raises(UsageError, match="weights"):
+        query_batches(graph, 10)
 
 
 @pytest.mark.parametrize("batch_size", [0, 61])
 def test_a_batch_size_out_of_range_is_refused(batch_size):
-    with pytest.raises(UsageError, match=f"from 1 to the 60 training triples, got {batch_size}"):
+    with pytest.raises(UsageError, match=f"60 train triples.* {batch_size}"):
         stream(1, batch_size)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mode": "both"}, "mode .*'both'"),
+        ({"mode": "shared", "chunk": 3}, "multiple .*3 .*10"),
+        ({"mode": "by-side", "negatives": 5}, "even .*5"),
+    ],
+)
+def test_wrong_arguments_are_refused(options, words):
+    with pytest.raises(UsageError, match=words):
+        training_batches(GRAPH, 10, **options)
 
 
 @pytest.mark.parametrize(("triples", "size"), [(3, 3), (5216, 52), (20_000, 200), (272_115, 1000), (10**7, 1000)])
 def test_default_batch_size(triples, size):
     assert default_batch_size(triples) == size
-    assert steps_per_epoch(triples, size) >= 1
+
+
+@pytest.mark.parametrize("devices", range(1, 9))
+@pytest.mark.parametrize("triples", [5216, 86_835, 272_115])
+def test_default_batch_sizes_can_be_shared_by_any_number_of_devices(triples, devices):
+    for chunk in (1, 10):
+        size = default_batch_size(triples, multiple=devices * chunk)
+        assert size % (devices * chunk) == 0
+        assert abs(size - default_batch_size(triples)) < devices * chunk
+
+
+def test_steps_per_epoch():
+    assert steps_per_epoch(GRAPH, 7) == 8
+    assert steps_per_epoch(GRAPH, 10, queries=True) == QUERIES // 10
+    assert steps_per_epoch(GRAPH, 10, split="valid") == 2
 
 
 def test_batches_by_side_hold_the_same_triples():
-    for own, (inputs, labels) in zip(stream(6), stream(6, by_side=True), strict=True):
-        assert triples([(inputs, None)]) == triples([own])
-        assert inputs["candidates"].shape == (10, 2, 2)
+    for own, (inputs, labels) in zip(stream(6), stream(6, mode="by-side"), strict=True):
+        assert triples([(inputs,)]) == triples([own])
+        assert inputs["head_negatives"].shape == inputs["tail_negatives"].shape == (10, 2)
         assert labels["triple"].shape == labels["pair"].shape == (10, 2, 3)
         assert (labels["triple"][..., 0] == 1).all()
         assert (labels["pair"][..., 0] == 1).all()
 
 
-def test_chunks_hold_the_same_triples_as_batches_do_by_relation():
-    for own, (inputs, labels) in zip(stream(12), stream(12, chunk=5), strict=True):
-        assert inputs["head"].shape == inputs["relation"].shape == inputs["tail"].shape == (2, 5)
-        assert inputs["candidates"].shape == (2, 4)
+def test_chunks_hold_the_triples_of_a_batch_sorted_by_relation():
+    for own, (inputs, labels) in zip(stream(12), stream(12, mode="shared", chunk=5), strict=True):
+        assert inputs["chunks"].shape == (2, 5, 3)
+        assert inputs["negatives"].shape == (2, 4)
         assert labels["triple"].shape == labels["pair"].shape == (2, 5, 5)
         assert (labels["triple"][..., 0] == 1).all()
-        assert (labels["pair"][..., 0] == 1).all()
-        flat = {name: inputs[name].reshape(-1) for name in ("head", "relation", "tail")}
-        assert (np.diff(flat["relation"]) >= 0).all()
-        assert sorted(triples([(flat, None)])) == sorted(triples([own]))
+        assert (np.diff(inputs["chunks"][..., 1].ravel()) >= 0).all()
+        assert sorted(triples([(inputs,)])) == sorted(triples([own]))
 
 
 def test_chunks_by_side_hold_the_same_as_chunks():
-    for (both, of_both), (inputs, labels) in zip(stream(6, chunk=5), stream(6, chunk=5, by_side=True), strict=True):
+    shared, by_side = (stream(6, mode=mode, chunk=5) for mode in ("shared", "shared-by-side"))
+    for (both, of_both), (inputs, labels) in zip(shared, by_side, strict=True):
         assert labels["triple"].shape == labels["pair"].shape == (2, 5, 2, 3)
-        np.testing.assert_array_equal(inputs["candidates"].reshape(2, 4), both["candidates"])
-        for name in ("head", "relation", "tail"):
-            np.testing.assert_array_equal(inputs[name], both[name])
+        negatives = np.concatenate([inputs["head_negatives"], inputs["tail_negatives"]], 1)
+        np.testing.assert_array_equal(negatives, both["negatives"])
+        np.testing.assert_array_equal(inputs["chunks"], both["chunks"])
         for name, x in labels.items():
             assert (x[..., 0] == 1).all()
             np.testing.assert_array_equal(x[..., 1:].reshape(2, 5, 4), of_both[name][..., 1:])
 
 
-def test_a_stream_of_chunks_goes_on_at_any_step():
-    for a, b in zip(stream(9, chunk=2)[4:], stream(5, chunk=2, first_step=4), strict=True):
-        assert equal(a, b)
-
-
-def test_a_batch_of_no_whole_number_of_chunks_is_refused():
-    with pytest.raises(UsageError, match="a multiple of a chunk's 4 triples, got 10"):
-        stream(1, chunk=4)
-
-
-KNOWN = KnownAnswers.of_graph(GRAPH, ["train"])
-SEEN = Occurrences.of_graph(GRAPH)
-QUERIES = len(KNOWN.keys)
-
-
-def query_stream(count, batch_size=10, seed=0, first_step=0, joint=True, pair_entities=None):
-    batches = query_batches(KNOWN, SEEN if joint else None, batch_size, seed, first_step, pair_entities)
-    return list(batches.take(count).as_numpy_iterator())
+def query_stream(count, batch_size=10, **options):
+    return list(query_batches(GRAPH, batch_size, **options).take(count).as_numpy_iterator())
 
 
 def expected_queries(graph=GRAPH):
@@ -162,7 +197,7 @@ def expected_queries(graph=GRAPH):
 
 
 def queries(batches):
-    columns = ("side", "anchor", "relation", "answers")
+    columns = ("sides", "anchors", "relations", "answers")
     rows = [row for x, _, _ in batches for row in zip(*(x[name] for name in columns), strict=True)]
     return [(tuple(map(int, row[:3])), [int(e) for e in row[3] if e >= 0]) for row in rows]
 
@@ -176,14 +211,13 @@ def test_each_query_comes_once_an_epoch_with_all_its_answers():
 
 def test_a_query_of_many_answers_comes_in_parts():
     graph = random_graph(entities=30, relations=2, train=600)
-    known = KnownAnswers.of_graph(graph, ["train"])
-    sizes = np.diff(known.answers.offsets)
-    count = (-(-sizes // MOST_ANSWERS)).sum()
-    assert sizes.max() > 2 * MOST_ANSWERS
-    batches = list(query_batches(known, None, int(count), 0).take(1).as_numpy_iterator())
+    sizes = np.array([len(x) for x in expected_queries(graph).values()])
+    count = (-(-sizes // ANSWERS_PER_QUERY)).sum()
+    assert sizes.max() > 2 * ANSWERS_PER_QUERY
+    batches = list(query_batches(graph, int(count), joint=False).take(1).as_numpy_iterator())
     found, weights = {}, {}
-    for (key, answers), weight in zip(queries(batches), batches[0][0]["weight"], strict=True):
-        assert len(answers) <= MOST_ANSWERS
+    for (key, answers), weight in zip(queries(batches), batches[0][0]["weights"], strict=True):
+        assert len(answers) <= ANSWERS_PER_QUERY
         found.setdefault(key, []).extend(answers)
         weights[key] = weights.get(key, 0) + weight
     assert {key: sorted(answers) for key, answers in found.items()} == {
@@ -204,11 +238,11 @@ def test_a_batch_of_queries():
     inputs, labels, weights = query_stream(1)[0]
     longest = inputs["answers"].shape[1]
     assert {name: (x.shape, x.dtype.name) for name, x in inputs.items()} == {
-        "anchor": ((10,), "int32"),
-        "relation": ((10,), "int32"),
-        "side": ((10,), "int32"),
+        "anchors": ((10,), "int32"),
+        "relations": ((10,), "int32"),
+        "sides": ((10,), "int32"),
         "answers": ((10, longest), "int32"),
-        "weight": ((10,), "float32"),
+        "weights": ((10,), "float32"),
     }
     assert (labels["pair"].shape, labels["pair"].dtype.name) == ((10, GRAPH.num_entities), "int8")
     np.testing.assert_array_equal(labels["triple"], inputs["answers"])
@@ -218,24 +252,24 @@ def test_a_batch_of_queries():
 
 def test_heads_are_sought_before_tails():
     for inputs, _, _ in query_stream(8):
-        assert (np.diff(inputs["side"]) >= 0).all()
-        assert set(inputs["side"].tolist()) == {0, 1}
+        assert (np.diff(inputs["sides"]) >= 0).all()
+        assert set(inputs["sides"].tolist()) == {0, 1}
 
 
 def test_queries_count_as_many_triples_as_they_have_answers():
     inputs, _, weights = query_stream(1, QUERIES)[0]
     numbers = (inputs["answers"] >= 0).sum(1)
     assert numbers.sum() == 2 * len(GRAPH.train)
-    np.testing.assert_allclose(inputs["weight"], numbers / numbers.mean(), rtol=1e-6)
-    assert inputs["weight"].mean() == pytest.approx(1)
+    np.testing.assert_allclose(inputs["weights"], numbers / numbers.mean(), rtol=1e-6)
+    assert inputs["weights"].mean() == pytest.approx(1)
     for name in ("triple", "pair"):
-        np.testing.assert_array_equal(weights[name], inputs["weight"])
+        np.testing.assert_array_equal(weights[name], inputs["weights"])
 
 
 def test_pair_labels_are_those_of_the_relation_on_the_side_that_is_sought():
     seen = {(side, r, t[2 * side]) for t in GRAPH.train.tolist() for side, r in ((0, t[1]), (1, t[1]))}
     for inputs, labels, _ in query_stream(5):
-        for side, relation, row in zip(inputs["side"], inputs["relation"], labels["pair"], strict=True):
+        for side, relation, row in zip(inputs["sides"], inputs["relations"], labels["pair"], strict=True):
             assert set(np.flatnonzero(row)) == {e for s, r, e in seen if (s, r) == (side, relation)}
             assert set(row.tolist()) <= {0, 1}
 
@@ -249,7 +283,7 @@ def test_a_stream_of_queries_follows_from_the_seed_and_goes_on_at_any_step():
 
 
 def test_more_queries_a_batch_than_there_are_is_refused():
-    with pytest.raises(UsageError, match=f"from 1 to the {QUERIES} training queries, got {QUERIES + 1}"):
+    with pytest.raises(UsageError, match=f"{QUERIES} .*queries.* {QUERIES + 1}"):
         query_stream(1, QUERIES + 1)
 
 

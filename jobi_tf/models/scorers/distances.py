@@ -1,7 +1,7 @@
 """Scorers by Euclidean distance, through the same dot product as the bilinear ones.
 
 With the candidate e' = [e, |e|², 1] and the query q' = [2q, -1, -|q|²] of a point q, q'·e' = -|q - e|². A score is
--|q - e|. The squares cancel where q and e are close, so that a distance is exact to about 0.001 times their length.
+-|q - e|. The squares cancel where q and e are close: a distance is exact to about 0.001 times their length.
 """
 
 import math
@@ -10,36 +10,33 @@ from abc import abstractmethod
 import keras
 import tensorflow as tf
 
-from jobi_tf.models.scorer import Scorer, squared_moduli
+from jobi_tf.models.scorers.scorer import Scorer, squared_moduli
 
 TINY = 1e-6  # added to a squared distance, so that the square root has a gradient everywhere
 
 
 class Distance(Scorer):
-    """Minus the Euclidean distance of a relation's image of one entity from the other entity.
+    """The negative Euclidean distance of a relation's image of one entity from the other entity.
 
-    A subclass says which point the tail should lie at, given head and relation, and which one the head.
+    A subclass gives the point at which a tail has the best score, given head and relation, and the same for heads.
     """
 
-    @property
-    def distance(self) -> bool:
-        """Returns true."""
-        return True
+    distance = True
 
     @abstractmethod
     def tail_point(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns where a tail scores best, [..., entity width]."""
+        """Returns the point of the best tail, [..., entity width]."""
 
     @abstractmethod
     def head_point(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns where a head scores best, [..., entity width]."""
+        """Returns the point of the best head, [..., entity width]."""
 
     def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns [2q, -1, -|q|²] of the point q where the tail should be, [..., entity width + 2]."""
+        """Returns [2q, -1, -|q|²] of the point q of the best tail, [..., entity width + 2]."""
         return _query(self.tail_point(head, relation))
 
     def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns [2q, -1, -|q|²] of the point q where the head should be, [..., entity width + 2]."""
+        """Returns [2q, -1, -|q|²] of the point q of the best head, [..., entity width + 2]."""
         return _query(self.head_point(relation, tail))
 
     def candidate(self, rows: tf.Tensor) -> tf.Tensor:
@@ -47,9 +44,9 @@ class Distance(Scorer):
         squares = tf.reduce_sum(rows * rows, -1, keepdims=True)
         return tf.concat([rows, squares, tf.ones_like(squares)], -1)
 
-    def score(self, products: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+    def score(self, *products: tf.Tensor) -> tf.Tensor:
         """Returns -|q - e|, given -|q - e|²."""
-        return -tf.sqrt(tf.maximum(-products, 0.0) + TINY)
+        return -tf.sqrt(tf.maximum(-products[0], 0.0) + TINY)
 
 
 def _query(point: tf.Tensor) -> tf.Tensor:
@@ -57,10 +54,9 @@ def _query(point: tf.Tensor) -> tf.Tensor:
     return tf.concat([2 * point, -tf.ones_like(squares), -squares], -1)
 
 
+@keras.saving.register_keras_serializable("jobi_tf")
 class TransE(Distance):
     """-|h + r - t| (Bordes et al. 2013)."""
-
-    name = "transe"
 
     def tail_point(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns h + r."""
@@ -71,14 +67,14 @@ class TransE(Distance):
         return tail - relation
 
 
+@keras.saving.register_keras_serializable("jobi_tf")
 class RotatE(Distance):
-    """-|h∘r - t| over complex vectors, where r = exp(iθ) turns each number by an angle (Sun et al. 2019).
+    """-|h∘r - t| over complex vectors, where r = exp(iθ) rotates each number by an angle (Sun et al. 2019).
 
     An entity is stored as [real, imaginary], a relation as its d angles θ. The distance is Euclidean over all 2d real
     numbers; that of the paper is the sum of the d moduli.
     """
 
-    name = "rotate"
     parts = 2
 
     def relation_width(self, dim: int) -> int:
@@ -86,26 +82,26 @@ class RotatE(Distance):
         return dim
 
     def relation_initializer(self, relations: int, dim: int, seed: int) -> keras.initializers.Initializer:
-        """Returns angles all around the circle."""
+        """Returns the uniform distribution of angles on the circle."""
         return keras.initializers.RandomUniform(-math.pi, math.pi, seed=seed)
 
     def tail_point(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns h∘exp(iθ)."""
-        return _turned(head, relation)
+        return _rotated(head, relation)
 
     def head_point(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns t∘exp(-iθ)."""
-        return _turned(tail, -relation)
+        return _rotated(tail, -relation)
 
     def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns the squared moduli."""
         return squared_moduli(rows)
 
-    def relation_squares(self, rows: tf.Tensor, side: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns zeros: angles have no size to keep small."""
+    def relation_squares(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns zeros: angles need not be small."""
         return tf.zeros_like(rows)
 
 
-def _turned(entity: tf.Tensor, angle: tf.Tensor) -> tf.Tensor:
+def _rotated(entity: tf.Tensor, angle: tf.Tensor) -> tf.Tensor:
     (real, imaginary), cos, sin = tf.split(entity, 2, -1), tf.cos(angle), tf.sin(angle)
     return tf.concat([real * cos - imaginary * sin, real * sin + imaginary * cos], -1)

@@ -1,31 +1,33 @@
-"""ComplEx with types of entities that nobody has to tell (Jain et al. 2018)."""
+"""ComplEx with latent types of entities (Jain et al. 2018)."""
 
 from collections.abc import Sequence
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.models.bilinear import ComplEx
-from jobi_tf.models.scorer import Scorer
+from jobi_tf.models.scorers.bilinear import ComplEx
+from jobi_tf.models.scorers.scorer import Scorer
 
 SCALE = 20.0  # of the product of probabilities, in the softmax
-SMALLEST = 1e-12  # added to a squared length, so that there is a direction everywhere
+SMALLEST = 1e-12  # added to a squared length, so that the unit vector has a gradient everywhere
 _COMPLEX = ComplEx()
 
 
+@keras.saving.register_keras_serializable("jobi_tf")
 class TypeComplEx(Scorer):
-    """20 · (p(ComplEx(h, r, t)) · p(u_h·v_r) · p(u_t·w_r) - ½), p being the sigmoid (Jain et al. 2018).
+    """20 · (p(ComplEx(h, r, t)) · p(u_h·v_r) · p(u_t·w_r) - ½), where p is the sigmoid (Jain et al. 2018).
 
-    u is the type of an entity, v and w are those that a relation expects of its head and of its tail; a tenth of d
-    numbers each, of which the direction alone counts (the authors' code scales them to unit length after each step). An
-    entity is stored as [ComplEx, u], a relation as [ComplEx, v, w]. The ½ is not the paper's: no softmax notices it,
-    and to a sigmoid scores that are never negative could not say no.
+    u is the type of an entity, v and w are the types that a relation expects of its heads and tails; each is a unit
+    vector of d / 10 numbers (the authors' code normalises them after each step). An entity is stored as [ComplEx, u], a
+    relation as [ComplEx, v, w]. The ½ is not in the paper: it has no effect on a softmax, and without it all scores would
+    be positive, so that a sigmoid of them could not say "false".
     """
 
-    name = "typecomplex"
+    dot_products = 3
 
     def entity_width(self, dim: int) -> int:
-        """Returns 2d and the numbers of a type, a tenth of d rounded up."""
+        """Returns 2d and the numbers of a type, d / 10 rounded up."""
         return 2 * dim - (-dim // 10)
 
     def relation_width(self, dim: int) -> int:
@@ -34,24 +36,19 @@ class TypeComplEx(Scorer):
 
     def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns [h·r, w_r, u_h·v_r], to be multiplied part by part with [t, u_t, 1]."""
-        base, of_head, of_tail = _relation(relation, head)
-        known, kind = _entity(head)
-        return _joined(_COMPLEX.tail_query(known, base), of_tail, _dot(kind, of_head))
+        base, head_type, tail_type = _relation(relation, head)
+        known, own_type = _entity(head)
+        return _joined(_COMPLEX.tail_query(known, base), tail_type, _dot(own_type, head_type))
 
     def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns [conj(r)·t, v_r, u_t·w_r], to be multiplied part by part with [h, u_h, 1]."""
-        base, of_head, of_tail = _relation(relation, tail)
-        known, kind = _entity(tail)
-        return _joined(_COMPLEX.head_query(base, known), of_head, _dot(kind, of_tail))
+        base, head_type, tail_type = _relation(relation, tail)
+        known, own_type = _entity(tail)
+        return _joined(_COMPLEX.head_query(base, known), head_type, _dot(own_type, tail_type))
 
     def candidate(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns [e, u, 1]."""
         return tf.concat([*_entity(rows), tf.ones_like(rows[..., :1])], -1)
-
-    @property
-    def dot_products(self) -> int:
-        """Returns 3."""
-        return 3
 
     def split_query(self, query: tf.Tensor) -> Sequence[tf.Tensor]:
         """Returns the three parts of a query, each with zeros in place of the others."""
@@ -60,18 +57,18 @@ class TypeComplEx(Scorer):
         masks = np.repeat(np.eye(3, dtype=np.float32), [size, length - 1 - size, 1], 1)
         return [query * mask for mask in masks]
 
-    def score(self, products: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-        """Returns the scaled product of the three probabilities, less a half."""
-        of_sought, of_known = others
-        return SCALE * (tf.sigmoid(products) * tf.sigmoid(of_sought) * tf.sigmoid(of_known) - 0.5)
+    def score(self, *products: tf.Tensor) -> tf.Tensor:
+        """Returns the scaled product of the three probabilities, minus a half."""
+        bilinear, sought, known = products
+        return SCALE * (tf.sigmoid(bilinear) * tf.sigmoid(sought) * tf.sigmoid(known) - 0.5)
 
     def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the squared moduli of the part of ComplEx, which alone is kept small."""
+        """Returns the squared moduli of the ComplEx part; types are not regularised."""
         return _COMPLEX.entity_squares(_entity(rows)[0])
 
-    def relation_squares(self, rows: tf.Tensor, side: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns the squared moduli of the part of ComplEx, which alone is kept small."""
-        # With d numbers of ComplEx twice and a tenth of d, rounded up, twice.
+    def relation_squares(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns the squared moduli of the ComplEx part; types are not regularised."""
+        # A relation has 2d numbers of ComplEx and 2 · ⌈d / 10⌉ of types.
         return _COMPLEX.relation_squares(rows[..., : 2 * (10 * rows.shape[-1] // 22)])
 
 
@@ -87,10 +84,10 @@ def _entity(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _relation(rows: tf.Tensor, entity: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the part of ComplEx and the types of heads and of tails, given rows of entities too."""
+    """Returns the part of ComplEx and the types of heads and of tails; `entity` has the width of entities."""
     size = _complex_width(entity.shape[-1])
-    of_head, of_tail = tf.split(rows[..., size:], 2, -1)
-    return rows[..., :size], _unit(of_head), _unit(of_tail)
+    head_type, tail_type = tf.split(rows[..., size:], 2, -1)
+    return rows[..., :size], _unit(head_type), _unit(tail_type)
 
 
 def _unit(types: tf.Tensor) -> tf.Tensor:
@@ -102,7 +99,7 @@ def _dot(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
 
 
 def _joined(*parts: tf.Tensor) -> tf.Tensor:
-    """Returns the parts side by side; where one stands for several of another it is repeated."""
+    """Returns the parts side by side, broadcast to the same leading dimensions."""
     shape = tf.shape(parts[0])[:-1]
     for part in parts[1:]:
         shape = tf.broadcast_dynamic_shape(shape, tf.shape(part)[:-1])

@@ -1,0 +1,272 @@
+"""Streams of training batches: triples with negatives, and queries with their answers."""
+
+import os
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import tensorflow as tf
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences
+from jobi_tf.data.seeds import stream
+from jobi_tf.errors import UsageError
+
+MODES = ("own", "by-side", "shared", "shared-by-side")
+# A query with more answers is split. With all answers at once a few queries would dominate their batch: one of FB15K-237
+# has 3,612 where most have one, and a step over 500 whole queries is as noisy as one over 13 equal ones.
+ANSWERS_PER_QUERY = 8
+
+
+def default_batch_size(count: int, largest: int = 1000, multiple: int = 1) -> int:
+    """Returns `largest` for many training triples, less for few, so that an epoch has about a hundred steps.
+
+    Args:
+        count: number of training triples, or of queries.
+        largest: the largest size.
+        multiple: the size is a multiple of it: the number of devices, times the triples of a chunk.
+    """
+    size = min(count, max(50, min(largest, count // 100)))
+    return max(multiple, size - size % multiple)
+
+
+def steps_per_epoch(graph: Graph, batch_size: int, queries: bool = False, split: str = "train") -> int:
+    """Returns the number of full batches of an epoch, at least 1.
+
+    Args:
+        graph: the graph.
+        batch_size: triples a batch, or queries.
+        queries: whether batches are those of `query_batches`.
+        split: the split whose triples are in the batches.
+
+    Raises:
+        UsageError: the batch is larger than the split.
+    """
+    if queries:
+        return _full_batches(number_of_queries(graph, split), batch_size, f"{split} queries")
+    return _full_batches(len(graph.split(split)), batch_size, f"{split} triples")
+
+
+def _full_batches(count: int, batch_size: int, what: str) -> int:
+    if not 1 <= batch_size <= count:
+        raise UsageError(f"expected batch_size to be from 1 to the {count:,} {what}, got {batch_size:,}")
+    return count // batch_size
+
+
+def training_batches(
+    graph: Graph,
+    batch_size: int = 1000,
+    negatives: int = 50,
+    p: float = 0.3,
+    joint: bool = True,
+    mode: str = "own",
+    seed: int = 0,
+    *,
+    chunk: int = 10,
+    filter_negatives: bool = False,
+    split: str = "train",
+    first_step: int = 0,
+) -> tf.data.Dataset:
+    """Returns the endless stream of batches of triples with negatives, for `fit` and, of another split, for validation.
+
+    The stream has no state: the batch of a step depends on `seed` and the number of the step only. So every epoch has
+    another order and other negatives, equal seeds give equal streams, and training can be resumed at any step. The triples
+    that do not fill a batch are left out; each epoch leaves out others.
+
+    Args:
+        graph: the graph. Where it has weights for the split, they become sample weights with mean 1.
+        batch_size: triples of a batch, B, over all devices.
+        negatives: negatives of a triple, n.
+        p: probability that a negative is drawn from the entities seen on that side of the relation in training.
+        joint: whether there are labels for the pair head.
+        mode: `"own"`: each triple has negatives of its own, all in one loss. `"by-side"`: n / 2 for each side, with a loss
+            for each side. `"shared"`: `chunk` triples share their negatives, which is faster; the triples of a batch are
+            sorted by relation, so that most chunks have one relation. `"shared-by-side"`: both.
+        seed: seed of the order and of the negatives.
+        chunk: triples of a chunk, c.
+        filter_negatives: whether negatives that are training triples are ignored by the loss of the triple head.
+        split: whose triples.
+        first_step: number of batches to skip.
+
+    Returns:
+        A dataset of `(inputs, labels)`, with weights `(inputs, labels, weights)`. `inputs` are the fields of a form of
+        `jobi_tf.models.batches`, `labels` are `triple`, and `pair` where joint, int8, for the positive and then its
+        negatives: 1 for the positive and for a pair that was seen in training, else 0, and -1 for what is ignored.
+
+        | mode | inputs | labels |
+        |---|---|---|
+        | own | `OwnNegatives` | [B, 1 + n] |
+        | by-side | `OwnNegativesBySide` | [B, 2, 1 + n / 2], heads before tails |
+        | shared | `SharedNegatives` | [B / c, c, 1 + n] |
+        | shared-by-side | `SharedNegativesBySide` | [B / c, c, 2, 1 + n / 2] |
+
+    Raises:
+        UsageError: an argument is out of range, or the batch is larger than the split or not a multiple of `chunk`.
+
+    Example:
+        >>> graph = jobi_tf.load_graph("world")
+        >>> (inputs, labels), *_ = jobi_tf.training_batches(graph, batch_size=100).take(1)
+        >>> inputs["negatives"].shape, labels["pair"].shape
+        (TensorShape([100, 50]), TensorShape([100, 51]))
+    """
+    if mode not in MODES:
+        raise UsageError(f"expected mode to be one of {', '.join(MODES)}, got {mode!r}")
+    shared, by_side = mode.startswith("shared"), mode.endswith("by-side")
+    if by_side and negatives % 2:
+        raise UsageError(f"expected an even number of negatives, half of them for each side, got {negatives}")
+    if shared and batch_size % chunk:
+        raise UsageError(f"expected batch_size to be a multiple of the {chunk} triples of a chunk, got {batch_size:,}")
+    rows = np.asarray(graph.split(split), np.int32)
+    _full_batches(len(rows), batch_size, f"{split} triples")  # raises for a size that makes no step
+    known = graph.train if filter_negatives else None
+    sampler = NegativeSampler(Occurrences.of_graph(graph), negatives, p, known)
+    triples, weights = tf.constant(rows), _mean_one(graph, split)
+    order, draws = stream(seed, "order"), stream(seed, "negatives")
+
+    def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], ...]:
+        ids = _shuffled(step, batch_size, len(rows), order)
+        if shared:
+            ids = tf.gather(ids, tf.argsort(tf.gather(triples[:, 1], ids), stable=True))
+            ids = tf.reshape(ids, [batch_size // chunk, chunk])
+        chosen = tf.gather(triples, ids)
+        inputs = {"chunks" if shared else "triples": chosen}
+        drawn = sampler.draw(chosen, tf.random.fold_in(draws, step), shared, by_side)
+        if by_side:
+            inputs |= {"head_negatives": drawn.entities[..., 0, :], "tail_negatives": drawn.entities[..., 1, :]}
+        else:
+            inputs |= {"negatives": drawn.entities}
+            if not shared:
+                inputs["head_counts"] = drawn.head_counts
+        labels = {"triple": drawn.triple_labels} | ({"pair": drawn.pair_labels} if joint else {})
+        labels = {name: tf.concat([tf.ones_like(x[..., :1]), x], -1) for name, x in labels.items()}
+        if weights is None:
+            return inputs, labels
+        inputs["weights"] = tf.gather(weights, ids)
+        return inputs, labels, dict.fromkeys(labels, inputs["weights"])
+
+    return _endless(batch, first_step)
+
+
+def query_batches(
+    graph: Graph,
+    batch_size: int = 500,
+    joint: bool = True,
+    seed: int = 0,
+    *,
+    pair_entities: int | None = None,
+    split: str = "train",
+    first_step: int = 0,
+) -> tf.data.Dataset:
+    """Returns the endless stream of batches of queries, which are scored against all entities.
+
+    Each query of the split, (h, r, ?) or (?, r, t), occurs once in an epoch, with all its answers; a query with more than
+    `ANSWERS_PER_QUERY` answers once with each part of them. A query counts as many triples as it has answers, so that an
+    epoch weighs each triple once for each side, as in the paper. Like that of `training_batches`, the stream has no state.
+
+    Args:
+        graph: the graph.
+        batch_size: queries of a batch, B, over all devices.
+        joint: whether there are labels for the pair head.
+        seed: seed of the order.
+        pair_entities: number of entities that the pair head scores in a step, M; all in turn, in an order that changes, so
+            that the loss is that of all entities in expectation. None: all of them, E, in each step.
+        split: whose triples.
+        first_step: number of batches to skip.
+
+    Returns:
+        A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, heads sought
+        before tails. Labels are `triple`, the answers, int32 [B, m], padded with -1; and where joint `pair`, int8 [B, E] or
+        [B, M], 1 for the entities seen on that side of the relation in training. The weight of a query, float32 [B], is its
+        number of answers over that of the mean query.
+
+    Raises:
+        UsageError: the batch is larger than the number of queries, or the graph has weights for its triples.
+    """
+    if graph.weights:
+        raise UsageError("expected a graph without weights of triples for queries against all entities")
+    known = KnownAnswers.of_graph(graph, [split])
+    parts, place = known.answers.in_parts(ANSWERS_PER_QUERY)
+    count = len(place)
+    _full_batches(count, batch_size, f"{split} queries")  # raises for a size that makes no step
+    rest, relations = np.divmod(known.keys[place], known.num_relations)
+    sides, anchors = np.divmod(rest, known.num_entities)
+    queries = tf.constant(np.stack([anchors, relations, sides], 1), tf.int32)
+    mean_answers, listed = len(parts.entities) / count, _Lists(parts)
+    seen = _Lists(Occurrences.of_graph(graph).seen) if joint else None
+    order, turns = stream(seed, "order"), stream(seed, "pair entities")
+    entities = graph.num_entities
+    size = min(pair_entities or entities, entities)
+
+    def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        # Queries are numbered by side first: sorted, heads come before tails.
+        ids = tf.sort(_shuffled(step, batch_size, count, order))
+        rows, answers = tf.gather(queries, ids), listed(ids)
+        inputs = {name: rows[:, i] for i, name in enumerate(("anchors", "relations", "sides"))}
+        inputs["answers"] = answers.to_tensor(-1)
+        inputs["weights"] = tf.cast(answers.row_lengths(), tf.float32) / mean_answers
+        labels = {"triple": inputs["answers"]}
+        if seen:
+            distinct, place = tf.unique(inputs["sides"] * graph.num_relations + inputs["relations"])
+            pairs = _multi_hot(seen(distinct), entities)
+            if size < entities:
+                chosen = tf.cast(_shuffled(step, size, entities, turns), tf.int32)
+                pairs = tf.gather(pairs, chosen, axis=1)
+                # A row for each query, since with several devices a batch is divided by rows.
+                inputs["pair_entities"] = tf.broadcast_to(chosen, [batch_size, size])
+            labels["pair"] = tf.gather(pairs, place)
+        return inputs, labels, dict.fromkeys(labels, inputs["weights"])
+
+    return _endless(batch, first_step)
+
+
+@lru_cache(maxsize=1)
+def number_of_queries(graph: Graph, split: str = "train") -> int:
+    """Returns the number of queries of a split on both sides, of which those with many answers occur in parts."""
+    return len(KnownAnswers.of_graph(graph, [split]).answers.in_parts(ANSWERS_PER_QUERY)[1])
+
+
+def _mean_one(graph: Graph, split: str) -> tf.Tensor | None:
+    """Returns the weights of a split's triples, scaled to a mean of 1, float32 [N]; None where there are none."""
+    weights = graph.weights.get(split)
+    return None if weights is None else tf.constant(weights / np.mean(weights, dtype=np.float64), tf.float32)
+
+
+class _Lists:
+    """Lists of entities for use in a TensorFlow graph: ids of lists [N] → ragged int32 [N, …]."""
+
+    def __init__(self, lists: Csr):
+        self._offsets = tf.constant(lists.offsets, tf.int64)
+        self._entities = tf.constant(lists.entities, tf.int32)
+
+    def __call__(self, ids: tf.Tensor) -> tf.RaggedTensor:
+        places = tf.ragged.range(tf.gather(self._offsets, ids), tf.gather(self._offsets, ids + 1))
+        return places.with_values(tf.gather(self._entities, places.values))
+
+
+def _multi_hot(lists: tf.RaggedTensor, num_entities: int) -> tf.Tensor:
+    """Returns int8 [N, E] with 1 for the entities of each list."""
+    where = tf.stack([tf.cast(lists.value_rowids(), tf.int32), lists.values], 1)
+    shape = [tf.shape(lists.row_lengths())[0], num_entities]
+    return tf.scatter_nd(where, tf.ones(tf.shape(where)[:1], tf.int8), shape)
+
+
+def _shuffled(step: tf.Tensor, size: int, count: int, seed: tf.Tensor) -> tf.Tensor:
+    """Returns which `size` of `count` are taken in a step, int64 [size].
+
+    Over the `count // size` steps of an epoch none is taken twice; each epoch has another order.
+    """
+    epoch, place = step // (count // size), step % (count // size)
+    positions = place * size + tf.range(size, dtype=tf.int64)
+    return tf.random.experimental.index_shuffle(positions, tf.random.fold_in(seed, epoch), count - 1)
+
+
+def _endless(batch: Callable, first_step: int) -> tf.data.Dataset:
+    steps = tf.data.Dataset.range(first_step, np.iinfo(np.int64).max)
+    batch = tf.autograph.experimental.do_not_convert(batch)  # there is nothing to convert, which would take time
+    workers = max(2, (os.cpu_count() or 1) // 2)
+    batches = steps.map(batch, num_parallel_calls=workers, deterministic=True).prefetch(2)
+    # Nothing is left to tune, and the sleeping tuner would delay the end of training by seconds (TensorFlow 2.21).
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return batches.with_options(options)

@@ -1,0 +1,361 @@
+"""The forms of a batch: which triples and candidates it holds, and how a model scores them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import TYPE_CHECKING, Protocol
+
+import tensorflow as tf
+
+from jobi_tf.compiled import compiled_with_gradient
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL
+from jobi_tf.errors import UsageError
+from jobi_tf.models.products import all_scores, listed_scores, own_scores, spread, table_and_rows
+from jobi_tf.models.regularizers import Positives
+from jobi_tf.models.scorers import Scorer
+from jobi_tf.models.scorers.scorer import Relations
+
+if TYPE_CHECKING:
+    from jobi_tf.models.jobi import JoBi
+
+
+class Batch(Protocol):
+    """A form of a batch, whose fields are the keys of a model's inputs."""
+
+    def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives | None]:
+        """Returns the scores of each head of the model, and the training triples for regularisers."""
+
+
+@dataclass(frozen=True)
+class OwnNegatives:
+    """Triples, each with negatives of its own: one list for both sides.
+
+    Args:
+        triples: int32 [B, 3].
+        negatives: entities, int32 [B, n].
+        head_counts: number of negatives of each triple, from the left, that replace its head, int32 [B]; the others
+            replace its tail.
+        weights: what each triple counts for regularisers, float32 [B]; 1 without it.
+
+    Scores: float32 [B, 1 + n], of the triple and of its negatives.
+    """
+
+    triples: tf.Tensor
+    negatives: tf.Tensor
+    head_counts: tf.Tensor
+    weights: tf.Tensor | None = None
+
+    def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
+        """Scores the triple, as a candidate for its own head, and its negatives."""
+        _refuse_reciprocal(model)
+        return _score_lists(model, training, self, [self.negatives], self.head_counts, [])
+
+
+@dataclass(frozen=True)
+class OwnNegativesBySide:
+    """Triples, each with negatives of its own: a list for each side.
+
+    Args:
+        triples: int32 [B, 3].
+        head_negatives: entities that replace the head of each triple, int32 [B, m].
+        tail_negatives: entities that replace its tail, int32 [B, m].
+        weights: what each triple counts for regularisers, float32 [B]; 1 without it.
+
+    Scores: float32 [B, 2, 1 + m], on each side of the triple and of its negatives.
+    """
+
+    triples: tf.Tensor
+    head_negatives: tf.Tensor
+    tail_negatives: tf.Tensor
+    weights: tf.Tensor | None = None
+
+    def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
+        """Scores the triple, as a candidate for its own head and for its own tail, and its negatives."""
+        count = self.head_negatives.shape[1]
+        head_counts = tf.fill(tf.shape(self.triples)[:1], count)
+        negatives = [self.head_negatives, self.tail_negatives]
+        return _score_lists(model, training, self, negatives, head_counts, [len(SIDES), 1 + count])
+
+
+def _score_lists(
+    model: "JoBi",
+    training: bool,
+    batch: OwnNegatives | OwnNegativesBySide,
+    negatives: list[tf.Tensor],
+    head_counts: tf.Tensor,
+    shape: list[int],
+) -> tuple[Sequence[tf.Tensor], Positives]:
+    """Scores a triple and its negatives, in one list or in one for each side; `shape` is that of a triple's scores."""
+    rows, (head, tail, *places) = model.entities.lookup(batch.triples[:, 0], batch.triples[:, 2], *negatives)
+    ends = spread(rows, head, tail, xla=model.xla)  # embeddings of heads and tails, [B, width] each
+    relations = _TripleRelations(model, batch.triples[:, 1], training)
+    queries = _stacked_queries(model.scorer, model.reciprocal, *model.known(ends, training), *relations.each())
+    lists = zip((head, tail), places, strict=False)
+    candidates = tf.concat([x for own, others in lists for x in (own[:, None], others)], 1)
+    scores = listed_scores(model.scorer, queries, model.scorer.candidate(rows), candidates, 1 + head_counts, model.xla)
+    if shape:
+        scores = tf.reshape(scores, [len(model.heads), -1, *shape])
+    return tf.unstack(scores, len(model.heads)), relations.positives(*ends, batch.weights)
+
+
+@dataclass(frozen=True)
+class SharedNegatives:
+    """Chunks of c triples that share their negatives: one list for both sides.
+
+    Args:
+        chunks: triples, int32 [C, c, 3].
+        negatives: entities, int32 [C, n], of which the first n // 2 replace heads and the others tails.
+        weights: what each triple counts for regularisers, float32 [C, c]; 1 without it.
+
+    Scores: float32 [C, c, 1 + n], of each triple and of the negatives of its chunk in its place.
+    """
+
+    chunks: tf.Tensor
+    negatives: tf.Tensor
+    weights: tf.Tensor | None = None
+
+    def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
+        """Scores the triples of a chunk with its negatives by one matrix product for each side."""
+        _refuse_reciprocal(model)
+        heads = self.negatives.shape[1] // 2
+        negatives = self.negatives[:, :heads], self.negatives[:, heads:]
+        return _score_chunks(model, training, self, negatives, by_side=False)
+
+
+@dataclass(frozen=True)
+class SharedNegativesBySide:
+    """Chunks of c triples that share their negatives: a list for each side.
+
+    Args:
+        chunks: triples, int32 [C, c, 3].
+        head_negatives: entities that replace heads, int32 [C, m].
+        tail_negatives: entities that replace tails, int32 [C, m].
+        weights: what each triple counts for regularisers, float32 [C, c]; 1 without it.
+
+    Scores: float32 [C, c, 2, 1 + m], on each side of each triple and of the negatives of its chunk in its place.
+    """
+
+    chunks: tf.Tensor
+    head_negatives: tf.Tensor
+    tail_negatives: tf.Tensor
+    weights: tf.Tensor | None = None
+
+    def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
+        """Scores the triples of a chunk with its negatives by one matrix product for each side."""
+        return _score_chunks(model, training, self, (self.head_negatives, self.tail_negatives), by_side=True)
+
+
+def _score_chunks(
+    model: "JoBi",
+    training: bool,
+    batch: SharedNegatives | SharedNegativesBySide,
+    negatives: tuple[tf.Tensor, tf.Tensor],
+    by_side: bool,
+) -> tuple[Sequence[tf.Tensor], Positives]:
+    rows, places = model.entities.lookup(batch.chunks[..., 0], batch.chunks[..., 2], *negatives)
+    head, tail, *negative_rows = spread(rows, *places, xla=model.xla)
+    relations = _TripleRelations(model, batch.chunks[..., 1], training)
+    known = model.known([head, tail], training)
+    options = model.scorer, model.reciprocal, by_side
+    scores = _chunk_scores(*options, *known, head, tail, *negative_rows, *relations.each())
+    return tf.unstack(scores, len(model.heads)), relations.positives(head, tail, batch.weights)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Queries with all entities as candidates.
+
+    Args:
+        anchors: the known entities, int32 [B].
+        relations: int32 [B].
+        sides: the side that is sought, `HEAD` (0) or `TAIL` (1), int32 [B], ascending.
+        answers: the answers to each query, int32 [B, m], padded with -1.
+        weights: what each query counts, float32 [B].
+        pair_entities: the entities that the pair head scores, int32 [B, M], each row the same; all without it.
+
+    Scores: float32 [B, E], of the pair head [B, M] with `pair_entities`.
+    """
+
+    anchors: tf.Tensor
+    relations: tf.Tensor
+    sides: tf.Tensor
+    answers: tf.Tensor
+    weights: tf.Tensor
+    pair_entities: tf.Tensor | None = None
+
+    def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives | None]:
+        """Scores all entities by one matrix product for each head of the model."""
+        places = {"anchors": self.anchors}
+        if self.pair_entities is not None:
+            places["pairs"] = self.pair_entities[0]
+        if model.regularizers:
+            places["answers"] = tf.reshape(tf.maximum(self.answers, 0), [-1])
+        table, *rows = table_and_rows(model.entities.table.value, *places.values())
+        embeddings = dict(zip(places, rows, strict=True))
+        ids = model.heads[0].relation_ids(self.relations, self.sides)
+        distinct, place = tf.unique(ids)
+        relations = [head.relations.rows(distinct) for head in model.heads]
+        (known,) = model.known([embeddings["anchors"]], training)
+        heads = tf.reduce_sum(tf.cast(self.sides == HEAD, tf.int32))
+        scores = []
+        for head, own, candidates in zip(model.heads, relations, (table, embeddings.get("pairs", table)), strict=False):
+            prepared = Relations(head.prepared(own, training), place)
+            sides = [(HEAD, slice(None, heads)), (TAIL, slice(heads, None))]
+            queries = tf.concat([head.queries(side, known[x], prepared[x]) for side, x in sides], 0)
+            queries = head.through_net(queries, training)
+            scores.append(all_scores(model.scorer, queries, model.scorer.candidate(candidates)))
+        if not model.regularizers:
+            return scores, None
+        return scores, self._positives(model, embeddings, ids, relations, place)
+
+    def _positives(
+        self,
+        model: "JoBi",
+        embeddings: Mapping[str, tf.Tensor],
+        ids: tf.Tensor,
+        relations: Sequence[tf.Tensor],
+        place: tf.Tensor,
+    ) -> Positives:
+        """Returns each answer of each query as a triple; padding counts 0."""
+        given = tf.cast(self.answers >= 0, tf.float32)  # [B, m]
+        count, queries = tf.shape(given)[1], tf.cast(tf.size(self.weights), tf.float32)
+        share = given * (self.weights / (queries * tf.reduce_sum(given, 1)))[:, None]
+        anchor, ids, place, sides = (tf.repeat(x, count, 0) for x in (embeddings["anchors"], ids, place, self.sides))
+        answer = embeddings["answers"]
+        if not model.reciprocal:
+            at_tail = sides[:, None] == TAIL
+            anchor, answer = tf.where(at_tail, anchor, answer), tf.where(at_tail, answer, anchor)
+        return Positives(anchor, answer, ids, relations, place, tf.reshape(share, [-1]), triples=0.5)
+
+
+FORMS: tuple[type[Batch], ...] = (
+    OwnNegatives,
+    OwnNegativesBySide,
+    SharedNegatives,
+    SharedNegativesBySide,
+    Queries,
+)
+
+
+def batch_form(inputs: Mapping[str, tf.Tensor]) -> Batch:
+    """Returns the form whose fields are the keys of `inputs`, with integers as int32.
+
+    Raises:
+        UsageError: there is no such form.
+    """
+    for form in FORMS:
+        required = {field.name for field in fields(form) if field.default is MISSING}
+        if required <= inputs.keys() <= {field.name for field in fields(form)}:
+            # Before a distributed fit Keras averages an example batch over the replicas, which makes float ids of it.
+            return form(**{key: x if key == "weights" else tf.cast(x, tf.int32) for key, x in inputs.items()})
+    names = "; ".join(f"{form.__name__}: {', '.join(field.name for field in fields(form))}" for form in FORMS)
+    raise UsageError(f"expected the keys of one form of a batch ({names}), got {', '.join(sorted(inputs))}")
+
+
+class _TripleRelations:
+    """The relations of triples, each distinct one looked up once.
+
+    With reciprocal relations a triple has two: the inverse, for its head query, and the relation, for its tail query.
+
+    Args:
+        model: the model.
+        relations: int32 [...].
+        training: whether relation embeddings are dropped out.
+    """
+
+    def __init__(self, model: "JoBi", relations: tf.Tensor, training: bool):
+        self.xla = model.xla
+        sides = (HEAD, TAIL) if model.reciprocal else (TAIL,)
+        self.ids = tf.stack([model.heads[0].relation_ids(relations, side) for side in sides])  # [1 or 2, ...]
+        distinct, place = tf.unique(tf.reshape(self.ids, [-1]))
+        self.place = tf.reshape(place, tf.shape(self.ids))
+        self.rows = [head.relations.rows(distinct) for head in model.heads]
+        self.prepared = [head.prepared(rows, training) for head, rows in zip(model.heads, self.rows, strict=True)]
+
+    def each(self) -> list[tf.Tensor]:
+        """Returns for each head of the model what its head and its tail queries take for relations, [..., …] each."""
+        by_side = [spread(x, *tf.unstack(self.place), xla=self.xla) for x in self.prepared]
+        return [relation for sides in by_side for relation in (sides[0], sides[-1])]
+
+    def positives(self, head: tf.Tensor, tail: tf.Tensor, weights: tf.Tensor | None) -> Positives:
+        """Returns the triples, given the embeddings of their heads and tails, [..., width] each."""
+        head, tail = (tf.reshape(x, [-1, x.shape[-1]]) for x in (head, tail))
+        if self.ids.shape[0] == len(SIDES):
+            head, tail = tf.concat([tail, head], 0), tf.concat([head, tail], 0)
+        # With reciprocal relations there are two ids for each triple, each of which counts one half.
+        share = (tf.ones([]) if weights is None else weights) / tf.cast(tf.size(self.ids), tf.float32)
+        share = tf.broadcast_to(share, tf.shape(self.ids))
+        ids, place, share = (tf.reshape(x, [-1]) for x in (self.ids, self.place, share))
+        return Positives(head, tail, ids, self.rows, place, share)
+
+
+def _refuse_reciprocal(model: "JoBi") -> None:
+    if model.reciprocal:
+        raise UsageError(
+            "expected queries or negatives by side with reciprocal relations, by which the two sides of a triple have "
+            "different scores, got negatives of both sides in one list"
+        )
+
+
+def _queries(
+    scorer: Scorer, reciprocal: bool, head: tf.Tensor, tail: tf.Tensor, *relations: tf.Tensor
+) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    """Returns the head queries and the tail queries of triples, [..., length] each, for each head of the model.
+
+    Args:
+        scorer: the score function.
+        reciprocal: whether the head of (?, r, t) is sought as the tail of (t, r inverse, ?).
+        head: embeddings of the known heads, [..., width].
+        tail: embeddings of the known tails, [..., width].
+        relations: for each head of the model what its head and its tail queries take for relations, [..., …] each.
+    """
+    queries = []
+    for inverse, relation in zip(relations[::2], relations[1::2], strict=True):
+        of_head = scorer.tail_query(tail, inverse) if reciprocal else scorer.head_query(inverse, tail)
+        queries.append((of_head, scorer.tail_query(head, relation)))
+    return queries
+
+
+@compiled_with_gradient
+def _stacked_queries(*arguments: tf.Tensor) -> tf.Tensor:
+    """Returns the result of `_queries` as one tensor, [B, M, 2, length]."""
+    return tf.stack([tf.stack(pair, 1) for pair in _queries(*arguments)], 1)
+
+
+@compiled_with_gradient
+def _chunk_scores(
+    scorer: Scorer,
+    reciprocal: bool,
+    by_side: bool,
+    known_head: tf.Tensor,
+    known_tail: tf.Tensor,
+    head: tf.Tensor,
+    tail: tf.Tensor,
+    heads: tf.Tensor,
+    tails: tf.Tensor,
+    *relations: tf.Tensor,
+) -> tf.Tensor:
+    """Returns the scores of triples and of the negatives of their chunk, for each head of the model.
+
+    Args:
+        scorer: the score function.
+        reciprocal: whether relations are reciprocal.
+        by_side: whether each side has scores of its own.
+        known_head: embeddings of heads of which tail queries are made, [C, c, width].
+        known_tail: embeddings of tails of which head queries are made, [C, c, width].
+        head: embeddings of heads as candidates, [C, c, width].
+        tail: embeddings of tails as candidates, [C, c, width].
+        heads: embeddings of the negatives that replace heads, [C, i, width].
+        tails: embeddings of the negatives that replace tails, [C, j, width].
+        relations: as for `_queries`, [C, c, …] each.
+
+    Returns:
+        float32 [M, C, c, 1 + i + j], by side [M, C, c, 2, 1 + i].
+    """
+    scores = []
+    for queries in _queries(scorer, reciprocal, known_head, known_tail, *relations):
+        sides = list(zip(queries, (head, tail), (heads, tails), strict=True))
+        own = [own_scores(scorer, query, scorer.candidate(x))[..., None] for query, x, _ in sides]
+        others = [all_scores(scorer, query, scorer.candidate(x)) for query, _, x in sides]
+        lists = zip(own, others, strict=True)
+        scores.append(tf.stack([tf.concat(x, -1) for x in lists], 2) if by_side else tf.concat([own[TAIL], *others], -1))
+    return tf.stack(scores)

@@ -1,0 +1,130 @@
+"""The parts of a model: embedding tables and heads."""
+
+import keras
+import tensorflow as tf
+
+from jobi_tf.data.occurrences import HEAD, TAIL
+from jobi_tf.data.seeds import fold_in
+from jobi_tf.models.dropout import Dropout
+from jobi_tf.models.scorers import Scorer
+from jobi_tf.models.scorers.scorer import Relations
+
+
+class EmbeddingTable(keras.layers.Layer):
+    """The embeddings of all entities, or of all relations of a head: a weight `table`, float32 [count, width].
+
+    Args:
+        count: number of rows.
+        width: real numbers of a row.
+        initializer: the initialiser of the table.
+
+    Attributes:
+        sparse_gradient: whether the gradient of the table is a `tf.IndexedSlices` of distinct rows, which only optimizers
+            for sparse gradients handle correctly on several devices; else it is a dense tensor.
+    """
+
+    def __init__(self, count: int, width: int, initializer: keras.initializers.Initializer, name: str):
+        super().__init__(name=name, dtype="float32")
+        # autocast=False: under a mixed-precision policy reading a table would otherwise copy all of it.
+        self.table = self.add_weight(
+            name="table", shape=(count, width), initializer=initializer, dtype="float32", autocast=False
+        )
+        self.sparse_gradient = True
+        self.built = True
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the embeddings of distinct ids, int [U] → float32 [U, width]."""
+        if self.sparse_gradient:
+            return tf.gather(self.table.value, ids)
+        return _rows_with_dense_gradient(tf.convert_to_tensor(self.table.value), ids)
+
+    def lookup(self, *ids: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Looks up every distinct id once, so that no row of the table occurs twice in the gradient.
+
+        Args:
+            ids: int tensors of any shape.
+
+        Returns:
+            The embeddings of the distinct ids, float32 [U, width], and for each argument a tensor of the same shape with
+            the rows in these embeddings, int32.
+        """
+        distinct, place = tf.unique(tf.concat([tf.reshape(x, [-1]) for x in ids], 0))
+        places = tf.split(place, [tf.size(x) for x in ids], num=len(ids))
+        return self.rows(distinct), [tf.reshape(x, tf.shape(y)) for x, y in zip(places, ids, strict=True)]
+
+
+@tf.custom_gradient
+def _rows_with_dense_gradient(table: tf.Tensor, ids: tf.Tensor):  # type: ignore[no-untyped-def]
+    count = tf.shape(table)[0]
+    return tf.gather(table, ids), lambda upstream: (tf.math.unsorted_segment_sum(upstream, ids, count), None)
+
+
+class Head(keras.layers.Layer):
+    """A score function with relation embeddings of its own: the triple head or the pair head of a model.
+
+    Args:
+        scorer: the score function.
+        num_relations: number of relations, R.
+        dim: embedding size d.
+        reciprocal: relation R + r is the inverse of r; the head of (?, r, t) is sought as the tail of (t, R + r, ?).
+        dropout: dropout rate of relation embeddings in training.
+        initializer: initialiser of the relation embeddings; None for the default of the scorer.
+        seed: seed of the model.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        num_relations: int,
+        dim: int,
+        reciprocal: bool,
+        dropout: float,
+        initializer: keras.initializers.Initializer | None,
+        seed: int,
+        name: str,
+    ):
+        super().__init__(name=name, dtype="float32")
+        self.scorer = scorer
+        self.num_relations = num_relations
+        self.reciprocal = reciprocal
+        if initializer is None:
+            initializer = scorer.relation_initializer(num_relations, dim, fold_in(seed, name, "relations"))
+        count = num_relations * (2 if reciprocal else 1)
+        self.relations = EmbeddingTable(count, scorer.relation_width(dim), initializer, "relations")
+        self.shared = {
+            # Sums over the first axis keep the scale of what is summed.
+            key: self.add_weight(
+                name=key,
+                shape=shape,
+                initializer=keras.initializers.RandomNormal(stddev=shape[0] ** -0.5, seed=fold_in(seed, name, key)),
+                autocast=False,
+            )
+            for key, shape in scorer.shared_weights(dim).items()
+        }
+        self.net = scorer.query_net(dim, fold_in(seed, name, "net"))
+        self.drop = Dropout(dropout, fold_in(seed, name, "dropout")) if dropout else None
+        self.built = True
+
+    def relation_ids(self, relation: tf.Tensor, side: tf.Tensor | int) -> tf.Tensor:
+        """Returns the rows of `relations` that queries for the entity on `side` take, int32."""
+        if not self.reciprocal:
+            return relation
+        return relation + tf.cast(tf.equal(side, HEAD), relation.dtype) * self.num_relations
+
+    def prepared(self, rows: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns what queries take for relations with these embeddings: [U, relation width] → [U, …]."""
+        if self.drop:
+            rows = self.drop(rows, training=training)
+        return self.scorer.relation(rows, {key: weight.value for key, weight in self.shared.items()})
+
+    def all_relations(self) -> tf.Tensor:
+        """Returns what queries take for each relation, float32 [R, …]; reciprocal relations follow, [2R, …]."""
+        return self.prepared(tf.convert_to_tensor(self.relations.table.value))
+
+    def queries(self, side: int, anchor: tf.Tensor, relations: Relations) -> tf.Tensor:
+        """Returns the queries of a batch for the entities on `side`, before the network: [N, width] → [N, length]."""
+        return self.scorer.queries(TAIL if self.reciprocal else side, anchor, relations)
+
+    def through_net(self, queries: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the output of the scorer's network for queries, [N, …] → [N, length]; without one the queries."""
+        return self.net(queries, training=training) if self.net else queries

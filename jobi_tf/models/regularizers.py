@@ -1,0 +1,163 @@
+"""Regularisers: losses that are added for the training triples of a batch."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from jobi_tf.errors import UsageError
+from jobi_tf.models.layers import Head
+from jobi_tf.models.scorers.scorer import constructor_arguments
+
+SMALLEST = 1e-30  # keeps the gradient of a square root finite where a number is zero
+
+
+@dataclass(frozen=True)
+class Positives:
+    """The training triples of a batch, as N pairs of a known entity and its answer.
+
+    Args:
+        anchor: embeddings of the known entities, float32 [N, width]; the heads, unless relations are reciprocal.
+        answer: embeddings of the answers, float32 [N, width].
+        relation: row of each pair's relation in the relation embeddings of a head, int32 [N].
+        distinct: embeddings of the distinct relations, float32 [U, relation width], for each head of the model.
+        place: row of each pair's relation in these, int32 [N].
+        weight: what each pair counts, float32 [N].
+        triples: the share of a triple that a pair stands for: 1/2 where each triple occurs once for each side.
+    """
+
+    anchor: tf.Tensor
+    answer: tf.Tensor
+    relation: tf.Tensor
+    distinct: Sequence[tf.Tensor]
+    place: tf.Tensor
+    weight: tf.Tensor
+    triples: float = 1.0
+
+
+class Regularizer(ABC):
+    """A function of the training triples of a batch and the heads of the model, float32 []; it is added to the loss."""
+
+    @property
+    def name(self) -> str:
+        """The name of its metric."""
+        return type(self).__name__.lower()
+
+    @abstractmethod
+    def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
+        """Returns the loss to add, including its weight."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor."""
+        return constructor_arguments(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Regularizer":
+        """Creates a regulariser from the result of `get_config`."""
+        return cls(**config)
+
+
+class _Norm(Regularizer):
+    """The mean over triples of a function of the sizes of head, relation and tail."""
+
+    weight: float
+    pair_weight: float
+
+    @abstractmethod
+    def penalty(self, squares: tf.Tensor) -> tf.Tensor:
+        """Returns the penalty on each row, given the squares |x|² of its numbers: [..., n] → [...]."""
+
+    def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
+        """Returns the penalty on entities, and on the relations of each head."""
+        scorer = heads[0].scorer
+        of_entities = [self.penalty(scorer.entity_squares(x)) for x in (positives.anchor, positives.answer)]
+        total = self.weight * tf.reduce_sum(positives.weight * tf.add_n(of_entities))
+        for rows, weight in zip(positives.distinct, (self.weight, self.pair_weight), strict=False):
+            counts = tf.math.unsorted_segment_sum(positives.weight, positives.place, tf.shape(rows)[0])
+            total += weight * tf.reduce_sum(counts * self.penalty(scorer.relation_squares(rows)))
+        return total
+
+
+@keras.saving.register_keras_serializable("jobi_tf")
+class N3(_Norm):
+    """weight / 3 · Σ |x|³ over the embeddings of head, relation and tail, in the mean over triples.
+
+    Complex numbers count by their moduli.
+
+    Args:
+        weight: weight of the entities and of the relations of the triple head.
+        pair_weight: weight of the relations of the pair head.
+
+    Reference: Lacroix et al., Canonical Tensor Decomposition for Knowledge Base Completion, ICML 2018.
+    """
+
+    def __init__(self, weight: float = 0.1, pair_weight: float = 0.0):
+        self.weight, self.pair_weight = weight, pair_weight
+
+    def penalty(self, squares: tf.Tensor) -> tf.Tensor:
+        """Returns 1/3 · Σ |x|³."""
+        return tf.reduce_sum(squares * tf.sqrt(squares + SMALLEST), -1) / 3
+
+
+@keras.saving.register_keras_serializable("jobi_tf")
+class L2(_Norm):
+    """weight / 2 · Σ |x|² over the embeddings of head, relation (of each head) and tail, in the mean over triples."""
+
+    def __init__(self, weight: float = 0.01):
+        self.weight = self.pair_weight = weight
+
+    def penalty(self, squares: tf.Tensor) -> tf.Tensor:
+        """Returns 1/2 · Σ |x|²."""
+        return tf.reduce_sum(squares, -1) / 2
+
+
+@keras.saving.register_keras_serializable("jobi_tf")
+class RelationPrediction(Regularizer):
+    """weight times the negative log-likelihood of a triple's relation, in the mean over triples.
+
+    It is that of a softmax over the triple head's scores of all relations between head and tail; with reciprocal relations
+    over those of the inverses too, on both sides. Queries against all entities contain a triple once for each side, with
+    half of the weight, so that the weight of the paper is half of this one.
+
+    Reference: Chen et al., Relation Prediction as an Auxiliary Training Objective, AKBC 2021.
+    """
+
+    name = "relation_prediction"
+
+    def __init__(self, weight: float = 1.0):
+        self.weight = weight
+
+    def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
+        """Returns the loss of the triple head."""
+        head = heads[0]
+        if not head.scorer.linear_in_relations:
+            raise UsageError(
+                f"expected a scorer that is linear in the relation for relation prediction, got {head.scorer.name}"
+            )
+        query = head.scorer.relation_query(positives.anchor, positives.answer)
+        scores = tf.matmul(query, head.all_relations(), transpose_b=True)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(positives.relation, scores)
+        return self.weight * positives.triples * tf.reduce_sum(positives.weight * losses)
+
+
+REGULARIZERS = {"n3": N3, "l2": L2, "relation_prediction": RelationPrediction}
+
+
+def get(regularizer: str | dict[str, Any] | Regularizer) -> Regularizer:
+    """Returns a regulariser, given its name, its serialised form or the regulariser itself.
+
+    Raises:
+        UsageError: there is no such regulariser.
+    """
+    if isinstance(regularizer, dict):
+        regularizer = keras.saving.deserialize_keras_object(regularizer)
+    if isinstance(regularizer, str) and regularizer in REGULARIZERS:
+        return REGULARIZERS[regularizer]()
+    if isinstance(regularizer, Regularizer):
+        return regularizer
+    raise UsageError(
+        f"expected a regularizer to be a jobi_tf.Regularizer or one of {', '.join(REGULARIZERS)}, got {regularizer!r}"
+    )

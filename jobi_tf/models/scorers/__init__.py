@@ -1,0 +1,34 @@
+"""Score functions, by name or as objects."""
+
+from typing import Any
+
+import keras
+
+from jobi_tf.errors import UsageError
+from jobi_tf.models.scorers.bilinear import ComplEx, DistMult, SimplE
+from jobi_tf.models.scorers.conve import ConvE
+from jobi_tf.models.scorers.distances import RotatE, TransE
+from jobi_tf.models.scorers.matrices import RESCAL, TuckER
+from jobi_tf.models.scorers.scorer import Scorer
+from jobi_tf.models.scorers.typed import TypeComplEx
+
+__all__ = ["SCORERS", "ComplEx", "ConvE", "DistMult", "RESCAL", "RotatE", "Scorer", "SimplE", "TransE", "TuckER"]
+__all__ += ["TypeComplEx", "get"]
+
+_CLASSES = (ComplEx, DistMult, SimplE, RESCAL, TuckER, TransE, RotatE, TypeComplEx, ConvE)
+SCORERS: dict[str, type[Scorer]] = {cls.__name__.lower(): cls for cls in _CLASSES}
+
+
+def get(scorer: str | dict[str, Any] | Scorer) -> Scorer:
+    """Returns a scorer, given its name, its serialised form or the scorer itself.
+
+    Raises:
+        UsageError: there is no such scorer.
+    """
+    if isinstance(scorer, dict):
+        scorer = keras.saving.deserialize_keras_object(scorer)
+    if isinstance(scorer, str) and scorer in SCORERS:
+        return SCORERS[scorer]()
+    if isinstance(scorer, Scorer):
+        return scorer
+    raise UsageError(f"expected scorer to be a jobi_tf.Scorer or one of {', '.join(SCORERS)}, got {scorer!r}")

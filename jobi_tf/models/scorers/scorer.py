@@ -1,0 +1,175 @@
+"""The base class of all scorers."""
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from jobi_tf.data.occurrences import TAIL
+
+
+@dataclass(frozen=True)
+class Relations:
+    """The relations of a batch of queries, each distinct relation once.
+
+    Args:
+        rows: what the queries take for each distinct relation, float32 [U, …].
+        place: row of each query's relation in `rows`, int32 [...].
+    """
+
+    rows: tf.Tensor
+    place: tf.Tensor
+
+    def __getitem__(self, queries: slice) -> "Relations":
+        """Returns the relations of some of the queries."""
+        return Relations(self.rows, self.place[queries])
+
+    def each(self) -> tf.Tensor:
+        """Returns what each query takes for its relation, [..., …]."""
+        return tf.gather(self.rows, self.place)
+
+
+class Scorer(ABC):
+    """A score function that is a function of dot products of a query and a candidate.
+
+        score of a tail = score(tail_query(head, relation) · candidate(tail))
+        score of a head = score(head_query(relation, tail) · candidate(head))
+
+    A bilinear scorer needs the two queries only; the rest has defaults for it. An embedding of `[..., width]` consists of
+    `parts` vectors of length d, one after the other, unless a subclass has other widths. Scorers have no state; weights
+    belong to the model. To save models with a scorer of your own, register it with
+    `keras.saving.register_keras_serializable`.
+
+    Example:
+        >>> class DistMult(jobi_tf.Scorer):
+        ...     def tail_query(self, head, relation):
+        ...         return head * relation
+        ...
+        ...     def head_query(self, relation, tail):
+        ...         return relation * tail
+        >>> model = jobi_tf.JoBi(14541, 237, scorer=DistMult())
+    """
+
+    parts = 1  # vectors of length d of an entity, and of a relation
+    tails_only = False  # True: there is no head query, so that relations have to be reciprocal
+    distance = False  # True: scores are negative distances, so never positive
+    large_relations = False  # True: a relation is much larger than a query and should not be copied for each query
+    dot_products = 1  # number of dot products that a score is a function of
+
+    @property
+    def name(self) -> str:
+        """The name of the class in lower case, as `jobi_tf.JoBi(scorer=...)` takes it."""
+        return type(self).__name__.lower()
+
+    def entity_width(self, dim: int) -> int:
+        """Returns the number of real numbers of an entity."""
+        return self.parts * dim
+
+    def relation_width(self, dim: int) -> int:
+        """Returns the number of real numbers of a relation in each head of the model."""
+        return self.parts * dim
+
+    def relation_initializer(self, relations: int, dim: int, seed: int) -> keras.initializers.Initializer:
+        """Returns the default initialiser of relations: Glorot normal over each [relations, d] part of the table."""
+        return glorot_normal(relations, dim, seed)
+
+    def shared_weights(self, dim: int) -> dict[str, tuple[int, ...]]:
+        """Returns names and shapes of weights that all relations of a head share; none by default."""
+        return {}
+
+    def relation(self, rows: tf.Tensor, shared: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns what the queries take for relations, [U, …]; by default their embeddings, [U, relation width]."""
+        return rows
+
+    @abstractmethod
+    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+        """Returns the query for tails, [..., length], of embeddings of heads and relations, [..., width] each."""
+
+    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """Returns the query for heads, [..., length], of embeddings of relations and tails, [..., width] each."""
+        raise NotImplementedError(f"{type(self).__name__} has no head query")
+
+    def query(self, side: int, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+        """Returns the query for the entity on `side` (`HEAD` or `TAIL`), given the entity on the other side."""
+        return self.tail_query(anchor, relation) if side == TAIL else self.head_query(relation, anchor)
+
+    def queries(self, side: int, anchor: tf.Tensor, relations: Relations) -> tf.Tensor:
+        """Returns the queries of a batch on one side, [N, width] → [N, length]."""
+        return self.query(side, anchor, relations.each())
+
+    def query_net(self, dim: int, seed: int) -> keras.layers.Layer | None:
+        """Returns a layer that is applied to queries, [N, …] → [N, length], one for each head; none by default.
+
+        Such a scorer is trained on queries against all entities only.
+        """
+        return None
+
+    def candidate(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns what queries are multiplied with: by default the entities' embeddings, [..., entity width]."""
+        return rows
+
+    def split_query(self, query: tf.Tensor) -> Sequence[tf.Tensor]:
+        """Returns the `dot_products` queries, [..., length] each, that `query` consists of."""
+        return (query,)
+
+    def score(self, *products: tf.Tensor) -> tf.Tensor:
+        """Returns the scores, element by element, given the dot products of the queries of `split_query`.
+
+        A greater first product has to give a greater score.
+        """
+        return products[0]
+
+    def scores(self, query: tf.Tensor, product: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """Returns the scores of candidates, given the function that multiplies one query with them."""
+        return self.score(*(product(part) for part in self.split_query(query)))
+
+    @property
+    def linear_in_relations(self) -> bool:
+        """Whether there is a `relation_query`."""
+        return type(self).relation_query is not Scorer.relation_query
+
+    def relation_query(self, head: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """Returns q such that the score of any relation r between two entities is q · r; [..., width] → [..., length].
+
+        Only scorers that are linear in the relation have it. r is what `relation` returns.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is not linear in the relation")
+
+    def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns |x|² of the numbers of entities that regularisers keep small; complex numbers by their moduli."""
+        return rows * rows
+
+    def relation_squares(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns |x|² of the numbers of relations that regularisers keep small; complex numbers by their moduli."""
+        return rows * rows
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor, each of which has to be an attribute of the same name."""
+        return constructor_arguments(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Scorer":
+        """Creates a scorer from the result of `get_config`."""
+        return cls(**config)
+
+
+def constructor_arguments(instance: Any) -> dict[str, Any]:
+    """Returns the value of each argument of the constructor, read from the attribute of the same name."""
+    parameters = inspect.signature(type(instance)).parameters.values()
+    return {x.name: getattr(instance, x.name) for x in parameters if x.kind is not x.VAR_KEYWORD}
+
+
+def squared_moduli(rows: tf.Tensor) -> tf.Tensor:
+    """Returns |x|² of complex numbers that are stored as [real, imaginary]: [..., 2d] → [..., d]."""
+    real, imaginary = tf.split(rows, 2, -1)
+    return real * real + imaginary * imaginary
+
+
+def glorot_normal(rows: int, dim: int, seed: int) -> keras.initializers.Initializer:
+    """Returns the normal distribution of Glorot & Bengio 2010 for a table of [rows, dim], not truncated."""
+    return keras.initializers.RandomNormal(stddev=math.sqrt(2 / (rows + dim)), seed=seed)

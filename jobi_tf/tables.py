@@ -1,0 +1,59 @@
+"""Small results as tables: for notebooks, and as pandas DataFrames."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any, TypeVar
+
+from jobi_tf.errors import MissingExtraError
+
+Row = TypeVar("Row")
+
+
+class Table(list[Row]):
+    """A list of named tuples that prints as one line, shows as a table in a notebook, and converts to a DataFrame.
+
+    Args:
+        rows: the named tuples.
+        columns: names of their fields.
+        title: what the list is, such as `tails of (Switzerland, neighbour, ?)`.
+    """
+
+    def __init__(self, rows: Sequence[Row], columns: Sequence[str], title: str):
+        super().__init__(rows)
+        self.columns, self.title = tuple(columns), title
+
+    def __repr__(self) -> str:
+        """Returns the title and the first rows in one line."""
+        first = ", ".join(str(row[0]) for row in self[:3])  # type: ignore[index]
+        return f"<{self.title}: {first}{', …' if len(self) > 3 else ''}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, self.columns, [[_cell(x) for x in row] for row in self])  # type: ignore[attr-defined]
+
+    def to_frame(self) -> Any:
+        """Returns a pandas DataFrame with a row for each item."""
+        return data_frame([tuple(row) for row in self], columns=self.columns)  # type: ignore[arg-type]
+
+
+def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a small table for notebooks; all text is escaped."""
+    header = "".join(f"<th>{escape(x)}</th>" for x in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(x)}</td>" for x in row) + "</tr>" for row in rows)
+    return f"<table><caption>{escape(title)}</caption><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def data_frame(data: Any, **options: Any) -> Any:
+    """Returns a pandas DataFrame.
+
+    Raises:
+        MissingExtraError: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingExtraError("data frames need pandas: pip install 'jobi-tf[pandas]'") from None
+    return pd.DataFrame(data, **options)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)

@@ -1,0 +1,131 @@
+"""New entities for a trained run, without training it again."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, column
+from jobi_tf.data.seeds import stream
+from jobi_tf.data.vocabulary import Vocabulary
+from jobi_tf.errors import DataError
+from jobi_tf.models.jobi import JoBi
+from jobi_tf.optimizers import LazyAdam
+from jobi_tf.training.assembly import build_batches, compile_model
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.run import Run
+
+SPLIT = "extension"
+
+
+def extend(run: Run, triples: Sequence[tuple[str, str, str]], epochs: int = 50, learning_rate: float = 0.02) -> Run:
+    """Returns a new run in which entities that training never saw have embeddings fitted to the given triples.
+
+    All other embeddings are as they were. The triples become training triples of the new graph, so known facts. The
+    embedding of a new entity begins at the mean of the entities that occur with its relations, and is fitted by the loss of
+    the run's settings, with negatives from the whole graph.
+
+    Args:
+        run: the run.
+        triples: names (head, relation, tail); heads and tails may be new, relations have to occur in training.
+        epochs: times that each triple is seen.
+        learning_rate: of Adam.
+
+    Returns:
+        The new run; `save(folder)` writes it.
+
+    Raises:
+        DataError: there is no triple, or a relation does not occur in training.
+
+    Example:
+        >>> extended = run.extend([("Atlantis", "continent", "Europe"), ("Atlantis", "neighbour", "Portugal")])
+        >>> extended.tails("Atlantis", "currency", k=3)
+    """
+    graph, ids = _extended_graph(run.graph, triples)
+    config = run.model.get_config() | {"num_entities": graph.num_entities}
+    model = JoBi.from_config(config)
+    seen = np.append(run.graph.seen_in_training, np.zeros(graph.num_entities - run.graph.num_entities, bool))
+    new = np.setdiff1d(ids[:, [0, 2]], np.flatnonzero(seen))
+    _copy_weights(run.model, model)
+    if len(new):
+        table = model.entities.table.numpy()
+        table[new] = _first_vectors(table, Occurrences.of_graph(run.graph), ids, new)
+        model.entities.table.assign(table)
+        _fit(model, run.config, graph, new, epochs, learning_rate)
+    splits = {name: rows for name, rows in graph.splits.items() if name != SPLIT}
+    graph = Graph(graph.name, graph.entities, graph.relations, splits, weights=graph.weights)
+    return Run(None, run.config, graph, model)
+
+
+def _extended_graph(graph: Graph, triples: Sequence[tuple[str, str, str]]) -> tuple[Graph, np.ndarray]:
+    """Returns the graph with the new triples in `train` and in a split of their own, and their ids, int32 [N, 3]."""
+    if not len(triples):
+        raise DataError("expected triples to extend the run with, got none")
+    names = {name: None for h, _, t in triples for name in (h, t) if name not in graph.entities}
+    entities = Vocabulary([*graph.entities.names, *names], "entity")
+    extended = Graph(graph.name, entities, graph.relations, graph.splits)
+    ids = extended.ids_of_triples(triples)
+    missing = np.setdiff1d(ids[:, 1], graph.train[:, 1])
+    if len(missing):
+        raise DataError(f"expected relations that occur in training, got {graph.relations[missing[0]]!r}")
+    splits = dict(graph.splits) | {"train": np.concatenate([graph.train, ids]), SPLIT: ids}
+    weights = {
+        name: np.append(x, np.full(len(ids), x.mean(), np.float32)) if name == "train" else x
+        for name, x in graph.weights.items()
+    }
+    return Graph(graph.name, entities, graph.relations, splits, weights=weights), ids
+
+
+def _copy_weights(old: JoBi, new: JoBi) -> None:
+    """Copies all weights; those of the new model have more entities."""
+    for ours, theirs in zip(new.weights, old.weights, strict=True):
+        values = ours.numpy()
+        values[tuple(slice(size) for size in theirs.shape)] = theirs.numpy()
+        ours.assign(values)
+
+
+def _first_vectors(table: np.ndarray, occurrences: Occurrences, ids: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Returns for each new entity the mean embedding of the entities that occur as it does, float32 [new, width]."""
+    sums, counts = np.zeros((len(new), table.shape[1])), np.zeros(len(new))
+    for side in (HEAD, TAIL):
+        for relation in np.unique(ids[:, 1]):
+            rows = np.searchsorted(new, ids[ids[:, 1] == relation, column(side)])
+            rows = rows[np.isin(ids[ids[:, 1] == relation, column(side)], new)]
+            np.add.at(sums, rows, table[occurrences.of(side, relation)].mean(0))
+            np.add.at(counts, rows, 1)
+    return (sums / counts[:, None]).astype(np.float32)
+
+
+def _fit(model: JoBi, config: TrainConfig, graph: Graph, new: np.ndarray, epochs: int, learning_rate: float) -> None:
+    """Trains the embeddings of the new entities on the triples of the split."""
+    for head in model.heads:
+        head.trainable = False
+    size = min(config.batch_size or 1000, len(graph.split(SPLIT)))
+    changes = {"batch_size": size, "negatives_mode": "by-side" if config.by_side else "own", "schedule": "constant"}
+    config = config.effective().replace(**{k: v for k, v in changes.items() if k not in config.without_effect()})
+    compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, learning_rate))
+    batches = build_batches(config, graph, split=SPLIT)
+    steps = max(1, len(graph.split(SPLIT)) // size)
+    model.fit(batches, epochs=epochs, steps_per_epoch=steps, verbose=0, shuffle=False)
+
+
+class _RowsAdam(LazyAdam):
+    """An Adam that changes some rows of a table only: all other gradients are 0, which changes nothing."""
+
+    def __init__(self, rows: np.ndarray, count: int, learning_rate: float):
+        super().__init__(learning_rate)
+        mask = np.zeros((count, 1), np.float32)
+        mask[rows] = 1
+        self._mask = tf.constant(mask)
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        """Applies the gradient of the rows."""
+        if isinstance(gradient, tf.IndexedSlices):
+            values = gradient.values * tf.gather(self._mask, gradient.indices)
+            gradient = tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+        else:
+            gradient *= self._mask
+        super().update_step(gradient, variable, learning_rate)

@@ -1,0 +1,202 @@
+"""Callbacks that write a run folder: the best model, the metrics and the checkpoints."""
+
+import csv
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.evaluation.metrics import best_row
+from jobi_tf.files import written_beside
+from jobi_tf.models.jobi import JoBi
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.run_folder import RunFolder
+
+SECONDS_PER_MINUTE = 60
+
+
+class KeepBest(keras.callbacks.Callback):
+    """Saves the model, without its optimizer, when a metric is better than before; stops if it does not get better.
+
+    Args:
+        path: the `.keras` file.
+        monitor: the metric in `logs`, the greater the better, such as `val_mrr`. Epochs without it do not count.
+        patience: number of rankings without a better result after which training stops.
+        rows: the logs of earlier epochs of a resumed training, with `epoch`, from 1.
+    """
+
+    def __init__(self, path: Path, monitor: str, patience: int, rows: Sequence[dict[str, Any]] = ()):
+        super().__init__()
+        self.path, self.monitor, self.patience = path, monitor, patience
+        best = best_row(rows, monitor.removeprefix("val_"))
+        self.best, self.best_epoch = (best[monitor], best["epoch"]) if best else (-math.inf, 0)
+        self.waited = sum(monitor in row and row["epoch"] > self.best_epoch for row in rows)
+
+    @property
+    def finished(self) -> bool:
+        """Whether patience is exhausted."""
+        return self.waited >= self.patience
+
+    def on_epoch_end(self, epoch: int, logs: dict) -> None:
+        """Saves or waits."""
+        if self.monitor not in logs:
+            return
+        if logs[self.monitor] > self.best:
+            self.best, self.best_epoch, self.waited = logs[self.monitor], epoch + 1, 0
+            save_bare_model(self.model, self.path)
+            return
+        self.waited += 1
+        if self.finished:
+            self.model.stop_training = True
+
+
+class MetricsRecord(keras.callbacks.Callback):
+    """Writes the metrics of each epoch to `metrics.jsonl` and `metrics.csv`.
+
+    Args:
+        folder: the run folder.
+        rows: the rows of earlier epochs.
+    """
+
+    def __init__(self, folder: RunFolder, rows: list[dict[str, Any]]):
+        super().__init__()
+        self.folder = folder
+        self.rows = rows
+
+    def on_epoch_end(self, epoch: int, logs: dict) -> None:
+        """Adds a row."""
+        # A plain model has no pair loss; its rows have the key nevertheless.
+        first = {"epoch": epoch + 1, **dict.fromkeys(("loss", "triple_loss", "pair_loss"))}
+        self.rows.append(first | {name: float(value) for name, value in logs.items()})
+        with written_beside(self.folder.metrics) as beside:
+            beside.write_text("".join(json.dumps(row) + "\n" for row in self.rows), encoding="utf-8")
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        path = self.folder.path / "metrics.csv"
+        with written_beside(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(self.rows)
+
+
+class Checkpoint(keras.callbacks.Callback):
+    """Writes the model with its optimizer, so that training can be resumed; keeps the last checkpoint.
+
+    Args:
+        folder: the run folder.
+        every: epochs between checkpoints, such as `"5"`, or minutes, such as `"10m"`. The last epoch always has one.
+        steps: steps of an epoch.
+        first_step: steps of the first epoch that were done before.
+        state: values of the running metrics with which the first epoch goes on.
+    """
+
+    def __init__(
+        self, folder: RunFolder, every: str, steps: int, first_step: int = 0, state: Sequence[float] | None = None
+    ):
+        super().__init__()
+        self.folder, self.steps, self._first_step, self._state = folder, steps, first_step, state
+        self.minutes = float(every.removesuffix("m")) if every.endswith("m") else None
+        self.every = None if self.minutes else int(every)
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Starts the clock."""
+        self._written = time.monotonic()
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Restores the running metrics of an epoch that was interrupted."""
+        self._epoch, self._done = epoch, self._first_step
+        self._first_step = 0
+        if self._state:
+            for variable, value in zip(self._metric_variables(), self._state, strict=True):
+                variable.assign(value)
+        self._state = None
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Writes a checkpoint within the epoch, if it is due."""
+        step = self._done + batch + 1
+        if step < self.steps and self.minutes and time.monotonic() - self._written >= SECONDS_PER_MINUTE * self.minutes:
+            self._write(self._epoch, step)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Writes a checkpoint, if it is due."""
+        last = self.model.stop_training or epoch + 1 == self.params["epochs"]
+        due = self.every and (epoch + 1) % self.every == 0
+        if last or due or (self.minutes and time.monotonic() - self._written >= SECONDS_PER_MINUTE * self.minutes):
+            self._write(epoch + 1, 0)
+
+    def _metric_variables(self) -> list[Any]:
+        return [variable for metric in self.model.metrics for variable in metric.variables]
+
+    def _write(self, epoch: int, step: int) -> None:
+        older = self.folder.checkpoints()
+        state = {"epoch": epoch, "step": step}
+        if step:
+            state["metrics"] = [float(keras.ops.convert_to_numpy(x)) for x in self._metric_variables()]
+        target = self.folder.checkpoint(epoch, step)
+        target.parent.mkdir(exist_ok=True)
+        with written_beside(target) as beside:
+            beside.mkdir()
+            self.model.save(beside / "model.keras")
+            (beside / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        for folder in older:
+            shutil.rmtree(folder)
+        self._written = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training that is about to begin, for callbacks that display it.
+
+    Args:
+        folder: the run folder.
+        config: the settings, with the batch size.
+        graph: the graph.
+        model: the compiled model.
+        strategy: the distribution strategy.
+        steps: steps of an epoch.
+        triples: training triples of an epoch.
+        done: epochs done before.
+        first_step: steps of the first epoch that were done before.
+        best: the callback that keeps the best epoch.
+        memory: estimated memory of the training, in bytes.
+    """
+
+    folder: RunFolder
+    config: TrainConfig
+    graph: Graph
+    model: JoBi
+    strategy: tf.distribute.Strategy
+    steps: int
+    triples: int
+    done: int
+    first_step: int
+    best: KeepBest
+    memory: int
+
+
+Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]
+
+
+def save_bare_model(model: JoBi, path: Path) -> None:
+    """Writes the model as `.keras`, complete or not at all, without the optimizer, whose state has twice its size."""
+    with written_beside(path) as beside, _uncompiled(model):
+        model.save(beside)
+
+
+@contextmanager
+def _uncompiled(model: JoBi) -> Iterator[None]:
+    """Hides the optimizer and the settings of `compile` from Keras, which would save them."""
+    optimizer = model.optimizer
+    model.optimizer, model.compiled = None, False
+    try:
+        yield
+    finally:
+        model.optimizer, model.compiled = optimizer, True

@@ -1,0 +1,234 @@
+"""The model in programs of one's own, by public names alone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import jobi_tf
+from tests.graphs import random_graph
+
+ROOT = Path(__file__).resolve().parents[1]
+GRAPH = random_graph()
+FORMS = ["own", "by-side", "shared", "shared-by-side", "queries"]
+
+
+def batches(form="own", joint=True, **options):
+    if form == "queries":
+        return jobi_tf.query_batches(GRAPH, 50, joint, **options)
+    return jobi_tf.training_batches(GRAPH, 50, 6, joint=joint, mode=form, **options)
+
+
+def compiled(optimizer=None, form="own", joint=True, compile_options=None, **options):
+    model = jobi_tf.JoBi(GRAPH.num_entities, GRAPH.num_relations, 8, joint=joint, **options)
+    losses = {"triple": jobi_tf.FullSoftmax() if form == "queries" else jobi_tf.SampledSoftmax()}
+    if joint:
+        losses["pair"] = jobi_tf.PairCrossentropy()
+    model.compile(optimizer or jobi_tf.LazyAdam(0.01), losses, **compile_options or {})
+    return model
+
+
+def fit(model, form="own", steps=4, **options):
+    return model.fit(batches(form, model.joint), steps_per_epoch=steps, verbose=0, shuffle=False, **options).history
+
+
+def run(program, *arguments):
+    environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, *([program] if isinstance(program, Path) else ["-c", program]), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=arguments[0], check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_the_example_trains_ranks_and_saves(tmp_path):
+    output = run(ROOT / "examples" / "own_training.py", tmp_path)
+    mrr = float(output.splitlines()[-1].split("MRR ")[1].split(",")[0])
+    assert mrr > 0.4  # 0.005 by chance
+    program = "import jobi_tf, keras; print(type(keras.saving.load_model('world.keras')).__name__)"
+    assert run(program, tmp_path).split() == ["JoBi"]
+
+
+class Adam:
+    """Adam of Kingma & Ba as Keras has it, on whole tables, in float64."""
+
+    def __init__(self, rate):
+        self.rate, self.step, self.moments = rate, 0, {}
+
+    def __call__(self, tables, gradients):
+        self.step += 1
+        new = []
+        for i, (x, g) in enumerate(zip(tables, gradients, strict=True)):
+            m, v = self.moments.get(i, (0, 0))
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+            self.moments[i] = m, v
+            rate = self.rate * np.sqrt(1 - 0.999**self.step) / (1 - 0.9**self.step)
+            new.append(x - rate * m / (np.sqrt(v) + 1e-7))
+        return new
+
+
+def dense_gradients(model, batch):
+    """Gradients of every table by automatic differentiation over scores of single triples."""
+    inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(batch)
+    with tf.GradientTape() as tape:
+        loss = model.compute_loss(inputs, labels, model(inputs, training=True), weights)
+    return [tf.convert_to_tensor(x).numpy().astype(float) for x in tape.gradient(loss, model.trainable_variables)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["adam", "lazy"])
+def test_adam_by_name_is_adam_on_every_table(name, form):
+    """Row-sparse Adam differs where a row is not touched: then its oracle has no gradient of 0, but none."""
+    model = compiled(name if name == "adam" else None, form)
+    model.optimizer.learning_rate = 0.01
+    oracle, reference = Adam(0.01), compiled("adam", form)
+    tables = [x.numpy().astype(float) for x in model.trainable_variables]
+    steps = batches(form).take(3)
+    touched = [np.zeros(len(x), int) for x in tables]
+    for batch in steps:
+        for variable, value in zip(reference.trainable_variables, tables, strict=True):
+            variable.assign(value)
+        gradients = dense_gradients(reference, batch)
+        for count, gradient in zip(touched, gradients, strict=True):
+            count += gradient.any(1)
+        tables = oracle(tables, gradients)
+    model.fit(steps, verbose=0, shuffle=False)
+    for table, expected, count in zip(model.trainable_variables, tables, touched, strict=True):
+        rows = slice(None) if name == "adam" else count == 3
+        np.testing.assert_allclose(table.numpy()[rows], expected[rows], atol=2e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adamw", "lion", "rmsprop", "adafactor"])
+def test_any_keras_optimizer_by_name_gets_dense_gradients(optimizer):
+    model = compiled(optimizer)
+    before = model.entities.table.numpy()
+    history = fit(model, epochs=2)
+    assert np.isfinite(history["loss"]).all()
+    assert not np.array_equal(model.entities.table.numpy(), before)
+    options = {"clipnorm": 1.0, "weight_decay": 0.01, "use_ema": True}
+    assert np.isfinite(fit(compiled(keras.optimizers.Adam(0.01, **options)))["loss"]).all()
+
+
+def test_losses_do_not_depend_on_how_a_step_is_executed():
+    """`jit_compile` at each value, and `steps_per_execution`."""
+    expected = fit(compiled())["loss"]
+    for options in ({"jit_compile": False}, {"jit_compile": "auto"}, {"steps_per_execution": 2}, {"run_eagerly": True}):
+        assert fit(compiled(compile_options=options))["loss"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", [jobi_tf.LazyAdam, jobi_tf.LazyAdagrad, keras.optimizers.Adam])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_step_compiled_as_a_whole_is_the_same(form, optimizer):
+    options = {"regularizers": ["n3", "relation_prediction"], "entity_dropout": 0.0}
+    plain = compiled(optimizer(0.01), form, **options)
+    whole = compiled(optimizer(0.01), form, compile_options={"jit_compile": True}, **options)
+    assert whole.jit_compile
+    assert fit(whole, form)["loss"] == pytest.approx(fit(plain, form)["loss"], rel=1e-5)
+    for a, b in zip(whole.trainable_variables, plain.trainable_variables, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4)
+
+
+def test_callbacks_of_keras_see_the_ranking(tmp_path, recwarn):
+    model, path = compiled(), tmp_path / "best.keras"
+    callbacks = [
+        jobi_tf.ValidationRanking(GRAPH, every=2),
+        keras.callbacks.EarlyStopping("val_mrr", mode="max", patience=1, restore_best_weights=True),
+        keras.callbacks.ModelCheckpoint(path, "val_mrr", mode="max", save_best_only=True),
+        keras.callbacks.TensorBoard(tmp_path / "logs"),
+    ]
+    history = fit(model, epochs=40, callbacks=callbacks)
+    assert len(history["val_mrr"]) < 20  # ranked every two epochs, and stopped early
+    best = keras.saving.load_model(path)
+    for found in (best, model):
+        assert jobi_tf.evaluate(found, GRAPH, split="valid").metrics()["mrr"] == pytest.approx(max(history["val_mrr"]))
+    assert list((tmp_path / "logs").rglob("events*"))
+    assert not [x for x in recwarn if "val_" in str(x.message)]
+
+
+def test_validation_batches_and_evaluate_and_predict():
+    model = compiled(regularizers=["n3"])
+    validation = jobi_tf.training_batches(GRAPH, 20, 6, split="valid")
+    history = fit(model, validation_data=validation, validation_steps=1)
+    parts = {"val_triple_loss", "val_pair_loss", "val_n3"}
+    assert history["val_loss"][0] == pytest.approx(sum(history[name][0] for name in parts), rel=1e-5)
+    result = model.evaluate(validation, steps=1, verbose=0, return_dict=True)
+    assert result["loss"] == pytest.approx(history["val_loss"][0], rel=1e-5)
+    scores = model.predict(validation.map(lambda inputs, _: inputs), steps=2, verbose=0)
+    assert scores["triple"].shape == scores["pair"].shape == (40, 7)
+
+
+def test_sample_weights_weigh_triples():
+    inputs, labels = next(iter(batches()))
+    weights = {name: tf.constant(np.arange(50) == 7, tf.float32) for name in labels}
+    model = compiled()
+    found = model.evaluate(x=inputs, y=labels, sample_weight=weights, batch_size=50, verbose=0, return_dict=True)
+    scores = model(inputs)["triple"][7:8]
+    expected = jobi_tf.SampledSoftmax()(labels["triple"][7:8], scores) / 50
+    assert found["triple_loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_fit_save_load_fit_is_as_without_a_break(tmp_path):
+    first = compiled(regularizers=["n3"], entity_dropout=0.1)
+    fit(first, steps=3)
+    first.save(tmp_path / "model.keras")
+    second = keras.saving.load_model(tmp_path / "model.keras")
+    later = batches(first_step=3)
+    a, b = (x.fit(later, steps_per_epoch=3, verbose=0, shuffle=False).history for x in (first, second))
+    assert a == b
+    for x, y in zip(*(x.weights + x.optimizer.variables for x in (first, second)), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_triples_of_names_make_a_graph_that_trains():
+    import pandas as pd
+
+    rows = [("Paris", "capital of", "France"), ("Bern", "capital of", "Switzerland"), ("Bern", "near", "Paris")]
+    graphs = [
+        jobi_tf.Graph.from_triples(rows, valid=rows[:1]),
+        jobi_tf.Graph.from_triples(np.array(rows), np.array(rows[:1])),
+        jobi_tf.Graph.from_triples(pd.DataFrame(rows), pd.DataFrame(rows[:1])),
+    ]
+    assert len({graph.fingerprint for graph in graphs}) == 1
+    assert (graphs[0].num_entities, graphs[0].num_relations, len(graphs[0].valid)) == (4, 2, 1)
+    assert graphs[0].entities[0] == "Paris"
+    model = jobi_tf.JoBi(4, 2, 3, joint=False)
+    model.compile(jobi_tf.LazyAdam(0.01), {"triple": jobi_tf.SampledSoftmax()})
+    weighted = jobi_tf.Graph.from_triples(rows, weights=[1, 2, 3])
+    model.fit(jobi_tf.training_batches(weighted, 3, 4, joint=False), steps_per_epoch=2, verbose=0, shuffle=False)
+
+
+@pytest.mark.parametrize(
+    ("train", "options", "words"),
+    [
+        ([], {}, "training triples"),
+        ([("a", "b")], {}, "three columns"),
+        ([("a", "b", "")], {}, "''"),
+        ([("a", "b", "c\nd")], {}, "line break"),
+        ([("a", "b", "c")], {"weights": [1, 2]}, "weight"),
+        ([("a", "b", "c")], {"weights": [-1]}, "weight"),
+    ],
+)
+def test_triples_that_are_none_are_refused(train, options, words):
+    with pytest.raises(jobi_tf.errors.DataError, match=words):
+        jobi_tf.Graph.from_triples(train, **options)
+
+
+@pytest.fixture(scope="module")
+def on_two_devices(tmp_path_factory):
+    """A process can split the CPU only before TensorFlow starts, so this is another one."""
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests import own_program_on_two_devices as x; x.main()"
+    return json.loads(run(program, tmp_path_factory.mktemp("two")).splitlines()[-1])
+
+
+@pytest.mark.parametrize("optimizer", ["lazy", "adam"])
+@pytest.mark.parametrize("form", FORMS)
+def test_twenty_steps_on_two_devices_give_the_weights_of_one(on_two_devices, form, optimizer):
+    found = on_two_devices[f"{form} {optimizer}"]
+    assert found["moved"] > 0.05
+    assert found["gap"] < 1e-5
+    assert found["loss"] < 1e-4
