@@ -32,7 +32,10 @@ GAP_WORTH_A_WORD = 0.01
 @click.option("--raw", is_flag=True, help="Keep other true answers as candidates.")
 @click.option("--filter-with-test", is_flag=True, help="Filter ranks of valid or train with test triples too.")
 @click.option(
-    "--candidates", type=click.Path(path_type=Path), metavar="FILE", help="File with one entity name per line; only these are candidates."
+    "--candidates",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with one entity name per line; only these are candidates.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--devices", default="all", show_default=True, metavar="all|0,1,…", help="Devices to rank on.")

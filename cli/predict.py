@@ -29,7 +29,12 @@ QUERIES_AT_A_TIME = 4096
 @click.option("--tail", help="The known tail; its heads are sought.")
 @click.option("-k", "count", type=click.IntRange(min=1), help="Answers a query  [default: 10]")
 @click.option("--new-only", is_flag=True, help="Drop answers that are known facts.")
-@click.option("--candidates", type=click.Path(path_type=Path), metavar="FILE", help="File with one entity name per line; only these are answers.")
+@click.option(
+    "--candidates",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with one entity name per line; only these are answers.",
+)
 @click.option("--typed", is_flag=True, help="Answer only with entities seen in training with the relation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--input", "source", type=click.Path(path_type=Path), metavar="FILE", help="Queries; - is stdin.")

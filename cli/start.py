@@ -56,9 +56,9 @@ _LARGEST_MMAP_THRESHOLD = 32 * 2**20
 def keep_memory() -> None:
     """Makes the allocator of this process keep freed memory for the next training step.
 
-    Every step needs the same few hundred megabytes again; getting them from the system costs a page fault for every 4 kB.
-    Call it before TensorFlow starts its threads: each would otherwise make an arena of its own, whose freed blocks serve no
-    other thread. It changes the whole process, and does nothing if the C library is not GNU's.
+    Every step needs the same few hundred megabytes again; getting them from the system costs a page fault for every 4
+    kB. Call it before TensorFlow starts its threads: each would otherwise make an arena of its own, whose freed blocks
+    serve no other thread. It changes the whole process, and does nothing if the C library is not GNU's.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -18,8 +18,8 @@ from .signals import ended_as_interrupted
 from .start import keep_memory, start_tensorflow
 
 if TYPE_CHECKING:
-    from jobi_tf.training.recording import Training
     from jobi_tf.training.progress import Progress
+    from jobi_tf.training.recording import Training
 
 
 @click.command(cls=Command)

@@ -14,7 +14,10 @@ model.fit(
     jobi_tf.training_batches(graph, batch_size=100, negatives=50, p=0.3),
     steps_per_epoch=jobi_tf.steps_per_epoch(graph, 100),
     epochs=30,
-    callbacks=[jobi_tf.ValidationRanking(graph, every=5), keras.callbacks.EarlyStopping("val_mrr", mode="max", patience=2)],
+    callbacks=[
+        jobi_tf.ValidationRanking(graph, every=5),
+        keras.callbacks.EarlyStopping("val_mrr", mode="max", patience=2),
+    ],
     shuffle=False,
 )
 print(jobi_tf.evaluate(model, graph, split="test"))

@@ -1,7 +1,7 @@
 """Knowledge-graph completion with TensorFlow and Keras 3.
 
-Bilinear embeddings (DistMult, ComplEx, SimplE) trained jointly with entity-relation pair occurrences (JoBi, Balkır et al.,
-EMNLP 2019). TensorFlow is loaded when one of the names below is first used, not when this package is imported.
+Bilinear embeddings (DistMult, ComplEx, SimplE) trained jointly with entity-relation pair occurrences (JoBi, Balkır et
+al., EMNLP 2019). TensorFlow is loaded when one of the names below is first used, not when this package is imported.
 """
 
 from importlib import import_module

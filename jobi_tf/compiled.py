@@ -16,7 +16,8 @@ def compiled(function: Callable) -> Callable:
 
     On a CPU, TensorFlow's own kernels write every intermediate tensor to memory, once for each operation, and multiply
     many small matrices one by one; XLA does neither. On machines with GPUs the function runs as it is: the gain was
-    measured on CPUs, and XLA needs parts of CUDA that many machines lack. Arguments other than tensors have to be hashable.
+    measured on CPUs, and XLA needs parts of CUDA that many machines lack. Arguments other than tensors have to be
+    hashable.
     """
 
     @functools.cache
@@ -30,8 +31,17 @@ def compiled(function: Callable) -> Callable:
     return call
 
 
+def unique(ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the distinct ids and the place of each id among them, int32: [N] → [U], [N].
+
+    In a caller that XLA compiles as a whole, which has to know U, repeated ids stay: U = N.
+    """
+    return (ids, tf.range(tf.size(ids))) if xla else tf.unique(ids)
+
+
 def compiled_with_gradient(function: Callable) -> Callable:
-    """Compiles a function as `compiled` does, and its gradient, which computes the function again instead of storing it.
+    """Compiles a function as `compiled` does, and its gradient, which computes the function again instead of storing
+    it.
 
     The function takes any other arguments first, and then tensors, and returns one tensor.
     """

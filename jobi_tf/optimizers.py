@@ -66,7 +66,7 @@ class LazyAdam(keras.optimizers.Adam):
             var, first, second = (table.handle for table in tables)
             tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, grad=gradient, **settings)
             return
-        rows, gradients = sum_repeated(gradient)
+        rows, gradients = sum_repeated(gradient, self.xla)
         if self.xla or on_gpu():
             _update_rows(tables, rows, gradients, settings)
             return
@@ -118,7 +118,7 @@ class LazyAdagrad(keras.optimizers.Adagrad):
         if not isinstance(gradient, tf.IndexedSlices):
             tf.raw_ops.ResourceApplyAdagradV2(grad=gradient, **handles, **settings)
             return
-        rows, gradients = sum_repeated(gradient)
+        rows, gradients = sum_repeated(gradient, self.xla)
         if self.xla:
             sums = tf.gather(accumulator, rows) + gradients * gradients
             accumulator.scatter_add(tf.IndexedSlices(gradients * gradients, rows))
@@ -142,11 +142,12 @@ def _refuse_dense(options: dict[str, Any]) -> None:
 def _update_rows(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: dict[str, Any]) -> None:
     """Applies Adam to some rows of [variable, moments].
 
-    By adding to rows and not by assigning them: XLA (TensorFlow 2.21) pads the rows, whose number it does not know, and
-    assigns the padding too.
+    Rows are added to, not assigned: XLA leaves out additions to rows that do not exist, as `sum_repeated` has them.
     """
     changes, moments = [], []
-    for table, beta, value in zip(tables[1:], (settings["beta1"], settings["beta2"]), (gradients, gradients**2), strict=True):
+    for table, beta, value in zip(
+        tables[1:], (settings["beta1"], settings["beta2"]), (gradients, gradients**2), strict=True
+    ):
         old = tf.gather(table, rows)
         changes.append((1 - beta) * (value - old))
         moments.append(old + changes[-1])
@@ -188,12 +189,21 @@ _DENSE = {
 }
 
 
-def sum_repeated(gradient: tf.IndexedSlices) -> tuple[tf.Tensor, tf.Tensor]:
+def sum_repeated(gradient: tf.IndexedSlices, xla: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
     """Adds up the entries of each row: indices [N] with repeats → distinct rows [U] and their sums [U, ...].
 
     On several devices, the gradients of all of them are concatenated, so that rows are repeated; a model's own gradient
     has distinct rows, for which nothing is copied.
+
+    XLA needs to know the number of rows: there U = N, and what is left over has a row beyond the table and a sum of 0.
     """
+    if xla:
+        order = tf.argsort(gradient.indices)
+        indices, values = tf.gather(gradient.indices, order), tf.gather(gradient.values, order)
+        differs = tf.concat([[False], indices[1:] != indices[:-1]], 0)
+        place, count = tf.cumsum(tf.cast(differs, tf.int32)), tf.size(indices)
+        rows = tf.math.unsorted_segment_min(indices, place, count)
+        return rows, tf.math.unsorted_segment_sum(values, place, count)
     rows, place = tf.unique(gradient.indices)
     values, count = gradient.values, tf.size(rows)
 

@@ -136,8 +136,8 @@ def test_a_step_compiled_as_a_whole_is_the_same(form, optimizer):
 def test_callbacks_of_keras_see_the_ranking(tmp_path, recwarn):
     model, path = compiled(), tmp_path / "best.keras"
     callbacks = [
-        jobi_tf.ValidationRanking(GRAPH, every=2),
-        keras.callbacks.EarlyStopping("val_mrr", mode="max", patience=1, restore_best_weights=True),
+        jobi_tf.ValidationRanking(GRAPH, every=1),
+        keras.callbacks.EarlyStopping("val_mrr", mode="max", patience=2, restore_best_weights=True),
         keras.callbacks.ModelCheckpoint(path, "val_mrr", mode="max", save_best_only=True),
         keras.callbacks.TensorBoard(tmp_path / "logs"),
     ]
@@ -221,7 +221,9 @@ def test_triples_that_are_none_are_refused(train, options, words):
 @pytest.fixture(scope="module")
 def on_two_devices(tmp_path_factory):
     """A process can split the CPU only before TensorFlow starts, so this is another one."""
-    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests import own_program_on_two_devices as x; x.main()"
+    program = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests import own_program_on_two_devices as x; x.main()"
+    )
     return json.loads(run(program, tmp_path_factory.mktemp("two")).splitlines()[-1])
 
 

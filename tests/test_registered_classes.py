@@ -26,7 +26,7 @@ CASES = {
         "seed": 4,
         "name": "mine",
     },
-    **dict.fromkeys(["ComplEx", "ConvE", "DistMult", "RESCAL", "RotatE", "SimplE", "TransE", "TuckER", "TypeComplEx"], {}),
+    **{name: {} for name in jobi_tf.models.scorers.SCORERS},
     "L2": {"weight": 0.5},
     "N3": {"weight": 0.5, "pair_weight": 0.25},
     "RelationPrediction": {"weight": 0.5},

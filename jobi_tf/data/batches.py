@@ -14,8 +14,8 @@ from jobi_tf.data.seeds import stream
 from jobi_tf.errors import UsageError
 
 MODES = ("own", "by-side", "shared", "shared-by-side")
-# A query with more answers is split. With all answers at once a few queries would dominate their batch: one of FB15K-237
-# has 3,612 where most have one, and a step over 500 whole queries is as noisy as one over 13 equal ones.
+# A query with more answers is split. With all answers at once a few queries would dominate their batch: one of
+# FB15K-237 has 3,612 where most have one, and a step over 500 whole queries is as noisy as one over 13 equal ones.
 ANSWERS_PER_QUERY = 8
 
 
@@ -71,8 +71,8 @@ def training_batches(
     """Returns the endless stream of batches of triples with negatives, for `fit` and, of another split, for validation.
 
     The stream has no state: the batch of a step depends on `seed` and the number of the step only. So every epoch has
-    another order and other negatives, equal seeds give equal streams, and training can be resumed at any step. The triples
-    that do not fill a batch are left out; each epoch leaves out others.
+    another order and other negatives, equal seeds give equal streams, and training can be resumed at any step. The
+    triples that do not fill a batch are left out; each epoch leaves out others.
 
     Args:
         graph: the graph. Where it has weights for the split, they become sample weights with mean 1.
@@ -80,9 +80,9 @@ def training_batches(
         negatives: negatives of a triple, n.
         p: probability that a negative is drawn from the entities seen on that side of the relation in training.
         joint: whether there are labels for the pair head.
-        mode: `"own"`: each triple has negatives of its own, all in one loss. `"by-side"`: n / 2 for each side, with a loss
-            for each side. `"shared"`: `chunk` triples share their negatives, which is faster; the triples of a batch are
-            sorted by relation, so that most chunks have one relation. `"shared-by-side"`: both.
+        mode: `"own"`: each triple has negatives of its own, all in one loss. `"by-side"`: n / 2 for each side, with a
+            loss for each side. `"shared"`: `chunk` triples share their negatives, which is faster; the triples of a
+            batch are sorted by relation, so that most chunks have one relation. `"shared-by-side"`: both.
         seed: seed of the order and of the negatives.
         chunk: triples of a chunk, c.
         filter_negatives: whether negatives that are training triples are ignored by the loss of the triple head.
@@ -160,25 +160,26 @@ def query_batches(
 ) -> tf.data.Dataset:
     """Returns the endless stream of batches of queries, which are scored against all entities.
 
-    Each query of the split, (h, r, ?) or (?, r, t), occurs once in an epoch, with all its answers; a query with more than
-    `ANSWERS_PER_QUERY` answers once with each part of them. A query counts as many triples as it has answers, so that an
-    epoch weighs each triple once for each side, as in the paper. Like that of `training_batches`, the stream has no state.
+    Each query of the split, (h, r, ?) or (?, r, t), occurs once in an epoch, with all its answers; a query with more
+    than `ANSWERS_PER_QUERY` answers once with each part of them. A query counts as many triples as it has answers, so
+    that an epoch weighs each triple once for each side, as in the paper. Like that of `training_batches`, the stream
+    has no state.
 
     Args:
         graph: the graph.
         batch_size: queries of a batch, B, over all devices.
         joint: whether there are labels for the pair head.
         seed: seed of the order.
-        pair_entities: number of entities that the pair head scores in a step, M; all in turn, in an order that changes, so
-            that the loss is that of all entities in expectation. None: all of them, E, in each step.
+        pair_entities: number of entities that the pair head scores in a step, M; all in turn, in an order that changes,
+            so that the loss is that of all entities in expectation. None: all of them, E, in each step.
         split: whose triples.
         first_step: number of batches to skip.
 
     Returns:
-        A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, heads sought
-        before tails. Labels are `triple`, the answers, int32 [B, m], padded with -1; and where joint `pair`, int8 [B, E] or
-        [B, M], 1 for the entities seen on that side of the relation in training. The weight of a query, float32 [B], is its
-        number of answers over that of the mean query.
+        A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, heads
+        sought before tails. Labels are `triple`, the answers, int32 [B, m], padded with -1; and where joint `pair`,
+        int8 [B, E] or [B, M], 1 for the entities seen on that side of the relation in training. The weight of a query,
+        float32 [B], is its number of answers over that of the mean query.
 
     Raises:
         UsageError: the batch is larger than the number of queries, or the graph has weights for its triples.

@@ -59,21 +59,21 @@ class Graph:
         """Creates a graph of triples of names.
 
         Args:
-            train: the training triples: a list of (head, relation, tail), an array [N, 3] or a DataFrame with these three
-                columns first. Values other than strings are converted to strings.
+            train: the training triples: a list of (head, relation, tail), an array [N, 3] or a DataFrame with these
+                three columns first. Values other than strings are converted to strings.
             valid: the validation triples, likewise; none without it.
             test: the test triples, likewise; none without it.
             weights: weights of the training triples, [N], none of them negative and not all 0.
             name: name of the graph.
 
         Raises:
-            DataError: there are no training triples, a split has not three columns, a name is empty or has a line break,
-                or the weights do not fit.
+            DataError: there are no training triples, a split has not three columns, a name is empty or has a line
+                break, or the weights do not fit.
 
         Example:
-            >>> graph = jobi_tf.Graph.from_triples([("Paris", "capital of", "France"), ("Bern", "capital of", "Switzerland")])
+            >>> graph = jobi_tf.Graph.from_triples([("Paris", "capital of", "France"), ("Bern", "is in", "Europe")])
             >>> graph
-            <Graph graph: 4 entities, 1 relation, 2 train, 0 valid, 0 test triples>
+            <Graph graph: 4 entities, 2 relations, 2 train, 0 valid, 0 test triples>
         """
         entities: dict[str, int] = {}
         relations: dict[str, int] = {}
@@ -227,7 +227,9 @@ def _columns(triples: Any, split: str) -> list[list[str]]:
 def _checked_weights(weights: Any, count: int) -> np.ndarray:
     values = np.asarray(weights, np.float32)
     if values.shape != (count,):
-        raise DataError(f"expected a weight for each of the {count:,} training triples, got the shape {list(values.shape)}")
+        raise DataError(
+            f"expected a weight for each of the {count:,} training triples, got the shape {list(values.shape)}"
+        )
     if not np.isfinite(values).all() or (values < 0).any() or not values.any():
         raise DataError("expected finite weights, none of them negative and not all 0")
     return values

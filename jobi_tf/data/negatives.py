@@ -30,8 +30,8 @@ def contains(sorted_keys: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
 class Membership:
     """A set of keys for lookup in a TensorFlow graph.
 
-    Holds one bit for each possible key; if those are too many, one for each hash of a key, and looks up by bisection the
-    keys whose hash is present.
+    Holds one bit for each possible key; if those are too many, one for each hash of a key, and looks up by bisection
+    the keys whose hash is present.
 
     Args:
         keys: int64 [K], ascending, distinct.
@@ -89,15 +89,15 @@ class NegativeSampler:
     """Draws the negatives of a batch of training triples, with the labels of both heads.
 
     For each negative a fair coin chooses the side to corrupt. With probability `p` the new entity is drawn uniformly
-    from the distinct entities seen on that side of the relation in training, else uniformly from all entities (Balkır et
-    al. 2019, section 3.2); where none was seen, always from all. `p = 1` is type-constrained sampling.
+    from the distinct entities seen on that side of the relation in training, else uniformly from all entities (Balkır
+    et al. 2019, section 3.2); where none was seen, always from all. `p = 1` is type-constrained sampling.
 
     Args:
         occurrences: the entities seen with each relation in training.
         negatives: number of negatives of a triple, n.
         p: probability of a biased draw.
-        train: training triples, int [N, 3], if negatives that are training triples are to be ignored by the triple head;
-            None keeps them, as the paper does.
+        train: training triples, int [N, 3], if negatives that are training triples are to be ignored by the triple
+            head; None keeps them, as the paper does.
 
     Raises:
         UsageError: `p` is not in [0, 1], `negatives` is below 1, or the keys of triples would exceed 64 bits.
@@ -120,16 +120,16 @@ class NegativeSampler:
             size = self.num_entities**2 * self.num_relations
             if size > 2**63:
                 raise UsageError(
-                    "expected a graph whose squared number of entities times its number of relations is at most 2^63 to "
-                    f"filter negatives, got {self.num_entities:,} entities and {self.num_relations:,} relations"
+                    "expected a graph whose squared number of entities times its number of relations is at most 2^63 "
+                    f"to filter negatives, got {self.num_entities:,} entities and {self.num_relations:,} relations"
                 )
             self._known = Membership(np.unique(self._triple_keys(*train.T.astype(np.int64))), size)
 
     def draw(self, triples: tf.Tensor, seed: tf.Tensor, shared: bool = False, by_side: bool = False) -> Negatives:
         """Draws the negatives of triples, or those that the triples of each chunk share.
 
-        Shared negatives replace heads and tails in equal numbers, and a biased one is drawn for the relation of a random
-        triple of the chunk.
+        Shared negatives replace heads and tails in equal numbers, and a biased one is drawn for the relation of a
+        random triple of the chunk.
 
         Args:
             triples: int32 [B, 3]; C chunks of c triples, int32 [C, c, 3], if `shared`.
@@ -142,7 +142,8 @@ class NegativeSampler:
         if shared or by_side:
             head_counts = tf.fill(shape[:1], self.negatives // 2)
         else:
-            # The coins of a row matter only through their sum, since its negatives are drawn alike: one draw replaces n.
+            # The coins of a row matter only through their sum, since its negatives are drawn alike: one draw replaces
+            # n.
             counts = tf.fill(shape[:1], float(self.negatives))
             head_counts = tf.random.stateless_binomial(shape[:1], choices, counts, 0.5, tf.int32)
         at_tail = tf.range(self.negatives) >= head_counts[:, None]  # [B or C, n]
@@ -169,7 +170,8 @@ class NegativeSampler:
 
     def _draw(self, row: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Returns an entity for each row of `Occurrences.seen`: with probability p one of that row, else any."""
-        # 63 random bits for an entity: 32 for its place in the list it is drawn from, 31 for whether the draw is biased.
+        # 63 random bits for an entity: 32 for its place in the list it is drawn from, 31 for whether the draw is
+        # biased.
         bits = tf.random.stateless_uniform(tf.shape(row), seed, None, None, tf.int64)
         fraction = tf.bitwise.bitwise_and(bits, 0xFFFFFFFF)
         biased = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 32), 0x7FFFFFFF) < round(self.p * 2**31)

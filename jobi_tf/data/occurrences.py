@@ -147,8 +147,8 @@ class KnownAnswers:
         Args:
             graph: the graph.
             splits: names of splits.
-            queries: triples, int [M, 3], to whose queries alone the answers are collected, which takes a fraction of the
-                time and memory; None for all queries.
+            queries: triples, int [M, 3], to whose queries alone the answers are collected, which takes a fraction of
+                the time and memory; None for all queries.
             side: the side on which entities are sought; None for both.
         """
         sides = (HEAD, TAIL) if side is None else (side,)

@@ -132,8 +132,8 @@ def evaluate(
         triples: the triples to rank instead of a split, ids int [N, 3] or names.
         candidates: ids or names of the only candidates, [C]; the true answer always is one.
         raw: keep other true answers as candidates.
-        filter_with: splits whose true answers are left out as candidates. Without it: train and valid, and test if test or
-            given triples are ranked, so that a validation result does not depend on test triples.
+        filter_with: splits whose true answers are left out as candidates. Without it: train and valid, and test if test
+            or given triples are ranked, so that a validation result does not depend on test triples.
         memory_budget: bytes for the scores of a block.
         progress: called with the number of triples that were ranked on a side since its last call.
 
@@ -155,7 +155,9 @@ def evaluate(
         raise UsageError("expected either raw or filter_with, got both")
     ids = np.asarray(graph.split(split)) if triples is None else graph.ids_of_triples(triples)
     if not len(ids):
-        raise DataError(f"expected triples to rank, got none in {'triples' if triples is not None else f'split {split}'}")
+        raise DataError(
+            f"expected triples to rank, got none in {'triples' if triples is not None else f'split {split}'}"
+        )
     if filter_with is None:
         filter_with = ("train", "valid", "test") if split == "test" or triples is not None else ("train", "valid")
     known = None if raw else KnownAnswers.of_graph(graph, filter_with, ids)

@@ -19,8 +19,8 @@ FAST_BYTES = 32 * 2**20
 class Ranker:
     """Ranks the true answers of triples among all entities, on either side.
 
-    Triples with the same query are ranked by the same scores. Under a `tf.distribute` strategy, created inside its scope,
-    each device ranks a block at a time. Matrix products are in full float32, also on GPUs.
+    Triples with the same query are ranked by the same scores. Under a `tf.distribute` strategy, created inside its
+    scope, each device ranks a block at a time. Matrix products are in full float32, also on GPUs.
 
     Args:
         model: the model whose triple head scores.
@@ -126,9 +126,9 @@ class Ranker:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Counts better and equal candidates of each triple.
 
-        Known answers are counted with all others and then subtracted: scores are never overwritten. The score of the true
-        answer is taken from the same product as those of the candidates, so that both are rounded alike, except in the
-        last columns of a product, which other instructions may compute.
+        Known answers are counted with all others and then subtracted: scores are never overwritten. The score of the
+        true answer is taken from the same product as those of the candidates, so that both are rounded alike, except in
+        the last columns of a product, which other instructions may compute.
         """
         scores = self.model.scores(queries, side, candidates)  # [Q, E]
         finite = tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import tensorflow as tf
 
-from jobi_tf.compiled import compiled_with_gradient
+from jobi_tf.compiled import compiled_with_gradient, unique
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL
 from jobi_tf.errors import UsageError
 from jobi_tf.models.products import all_scores, listed_scores, own_scores, spread, table_and_rows
@@ -85,7 +85,9 @@ def _score_lists(
     shape: list[int],
 ) -> tuple[Sequence[tf.Tensor], Positives]:
     """Scores a triple and its negatives, in one list or in one for each side; `shape` is that of a triple's scores."""
-    rows, (head, tail, *places) = model.entities.lookup(batch.triples[:, 0], batch.triples[:, 2], *negatives)
+    rows, (head, tail, *places) = model.entities.lookup(
+        batch.triples[:, 0], batch.triples[:, 2], *negatives, xla=model.xla
+    )
     ends = spread(rows, head, tail, xla=model.xla)  # embeddings of heads and tails, [B, width] each
     relations = _TripleRelations(model, batch.triples[:, 1], training)
     queries = _stacked_queries(model.scorer, model.reciprocal, *model.known(ends, training), *relations.each())
@@ -151,7 +153,7 @@ def _score_chunks(
     negatives: tuple[tf.Tensor, tf.Tensor],
     by_side: bool,
 ) -> tuple[Sequence[tf.Tensor], Positives]:
-    rows, places = model.entities.lookup(batch.chunks[..., 0], batch.chunks[..., 2], *negatives)
+    rows, places = model.entities.lookup(batch.chunks[..., 0], batch.chunks[..., 2], *negatives, xla=model.xla)
     head, tail, *negative_rows = spread(rows, *places, xla=model.xla)
     relations = _TripleRelations(model, batch.chunks[..., 1], training)
     known = model.known([head, tail], training)
@@ -192,7 +194,7 @@ class Queries:
         table, *rows = table_and_rows(model.entities.table.value, *places.values())
         embeddings = dict(zip(places, rows, strict=True))
         ids = model.heads[0].relation_ids(self.relations, self.sides)
-        distinct, place = tf.unique(ids)
+        distinct, place = unique(ids, model.xla)
         relations = [head.relations.rows(distinct) for head in model.heads]
         (known,) = model.known([embeddings["anchors"]], training)
         heads = tf.reduce_sum(tf.cast(self.sides == HEAD, tf.int32))
@@ -266,7 +268,7 @@ class _TripleRelations:
         self.xla = model.xla
         sides = (HEAD, TAIL) if model.reciprocal else (TAIL,)
         self.ids = tf.stack([model.heads[0].relation_ids(relations, side) for side in sides])  # [1 or 2, ...]
-        distinct, place = tf.unique(tf.reshape(self.ids, [-1]))
+        distinct, place = unique(tf.reshape(self.ids, [-1]), model.xla)
         self.place = tf.reshape(place, tf.shape(self.ids))
         self.rows = [head.relations.rows(distinct) for head in model.heads]
         self.prepared = [head.prepared(rows, training) for head, rows in zip(model.heads, self.rows, strict=True)]
@@ -357,5 +359,7 @@ def _chunk_scores(
         own = [own_scores(scorer, query, scorer.candidate(x))[..., None] for query, x, _ in sides]
         others = [all_scores(scorer, query, scorer.candidate(x)) for query, _, x in sides]
         lists = zip(own, others, strict=True)
-        scores.append(tf.stack([tf.concat(x, -1) for x in lists], 2) if by_side else tf.concat([own[TAIL], *others], -1))
+        scores.append(
+            tf.stack([tf.concat(x, -1) for x in lists], 2) if by_side else tf.concat([own[TAIL], *others], -1)
+        )
     return tf.stack(scores)

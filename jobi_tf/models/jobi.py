@@ -33,8 +33,8 @@ class JoBi(keras.Model):
         num_relations: number of relations, R.
         dim: the paper's embedding size d. ComplEx, SimplE and RotatE have two vectors of that length for each entity;
             `entities.table` has the width in real numbers.
-        scorer: the score function: `"complex"`, `"distmult"`, `"simple"`, `"rescal"`, `"tucker"`, `"transe"`, `"rotate"`,
-            `"typecomplex"`, `"conve"` (needs `reciprocal`), or a `jobi_tf.Scorer`.
+        scorer: the score function: `"complex"`, `"distmult"`, `"simple"`, `"rescal"`, `"tucker"`, `"transe"`,
+            `"rotate"`, `"typecomplex"`, `"conve"` (needs `reciprocal`), or a `jobi_tf.Scorer`.
         joint: whether there is a pair head.
         reciprocal: whether each relation has an inverse, r + R, by which heads are sought: the head of (?, r, t) as the
             tail of (t, r + R, ?). The two sides of a triple then have different scores; `score` is that of the tail.
@@ -46,8 +46,8 @@ class JoBi(keras.Model):
         seed: seed of the default initialisers and of dropout, each table having a stream of its own.
 
     Raises:
-        UsageError: a size is not positive; there is no such scorer or regulariser; the scorer needs reciprocal relations;
-            or the dtype policy is not float32.
+        UsageError: a size is not positive; there is no such scorer or regulariser; the scorer needs reciprocal
+            relations; or the dtype policy is not float32.
 
     Example:
         >>> model = jobi_tf.JoBi(num_entities=135, num_relations=46, dim=32)
@@ -127,7 +127,9 @@ class JoBi(keras.Model):
         """Returns embeddings of known entities as queries take them: dropped out in training."""
         return [self._drop(x, training=training) for x in rows] if self._drop else list(rows)
 
-    def compile(self, optimizer: Any, loss: Any = None, *args: Any, jit_compile: bool | str = "auto", **kwargs: Any) -> None:
+    def compile(
+        self, optimizer: Any, loss: Any = None, *args: Any, jit_compile: bool | str = "auto", **kwargs: Any
+    ) -> None:
         """Configures the model for training, as `keras.Model.compile` does.
 
         Args:

@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from jobi_tf.compiled import unique
 from jobi_tf.data.occurrences import HEAD, TAIL
 from jobi_tf.data.seeds import fold_in
 from jobi_tf.models.dropout import Dropout
@@ -19,8 +20,8 @@ class EmbeddingTable(keras.layers.Layer):
         initializer: the initialiser of the table.
 
     Attributes:
-        sparse_gradient: whether the gradient of the table is a `tf.IndexedSlices` of distinct rows, which only optimizers
-            for sparse gradients handle correctly on several devices; else it is a dense tensor.
+        sparse_gradient: whether the gradient of the table is a `tf.IndexedSlices` of distinct rows, which only
+            optimizers for sparse gradients handle correctly on several devices; else it is a dense tensor.
     """
 
     def __init__(self, count: int, width: int, initializer: keras.initializers.Initializer, name: str):
@@ -38,17 +39,18 @@ class EmbeddingTable(keras.layers.Layer):
             return tf.gather(self.table.value, ids)
         return _rows_with_dense_gradient(tf.convert_to_tensor(self.table.value), ids)
 
-    def lookup(self, *ids: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Looks up every distinct id once, so that no row of the table occurs twice in the gradient.
 
         Args:
-            ids: int tensors of any shape.
+            *ids: int tensors of any shape.
+            xla: the caller is compiled by XLA as a whole; then nothing is looked up only once.
 
         Returns:
-            The embeddings of the distinct ids, float32 [U, width], and for each argument a tensor of the same shape with
-            the rows in these embeddings, int32.
+            The embeddings of the distinct ids, float32 [U, width], and for each argument a tensor of the same shape
+            with the rows in these embeddings, int32.
         """
-        distinct, place = tf.unique(tf.concat([tf.reshape(x, [-1]) for x in ids], 0))
+        distinct, place = unique(tf.concat([tf.reshape(x, [-1]) for x in ids], 0), xla)
         places = tf.split(place, [tf.size(x) for x in ids], num=len(ids))
         return self.rows(distinct), [tf.reshape(x, tf.shape(y)) for x, y in zip(places, ids, strict=True)]
 

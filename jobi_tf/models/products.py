@@ -9,8 +9,8 @@ from jobi_tf.compiled import compiled, on_gpu
 from jobi_tf.data.occurrences import TAIL
 from jobi_tf.models.scorers import Scorer
 
-# Bytes of the rows that are gathered at once on a CPU. Small enough that they stay in the cache and the allocator reuses
-# their memory, which is several times faster than one block of 80 MB; large enough to use all threads.
+# Bytes of the rows that are gathered at once on a CPU. Small enough that they stay in the cache and the allocator
+# reuses their memory, which is several times faster than one block of 80 MB; large enough to use all threads.
 BLOCK_BYTES = 4 * 2**20
 
 
@@ -39,8 +39,8 @@ def listed_scores(
     """Returns the scores of the candidates that are listed for each triple, on either side.
 
     On a CPU the gradient is written out by hand: automatic differentiation would make a gradient for each candidate (80
-    MB a step for 1,000 triples, 50 negatives and 400 real numbers) and then add them up. The gradient of the scores is a
-    sparse matrix A [queries, entities], so that two sparse products suffice:
+    MB a step for 1,000 triples, 50 negatives and 400 real numbers) and then add them up. The gradient of the scores is
+    a sparse matrix A [queries, entities], so that two sparse products suffice:
 
         gradient of the queries    = A  · candidates
         gradient of the candidates = Aᵀ · queries
@@ -116,8 +116,8 @@ def _sides(count: tf.Tensor, heads: tf.Tensor) -> tf.Tensor:
 def _entries(upstream: tf.Tensor, places: tf.Tensor, heads: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the gradient of the products, [Q, B, N], as entries of a matrix of queries and candidates.
 
-    Its rows are the queries in the order of [B, 2Q]: candidate c of triple b has its entry for q in row (bQ + q)·2 + side.
-    Since sides ascend along a row of candidates, the entries are in the order of rows and need not be sorted.
+    Its rows are the queries in the order of [B, 2Q]: candidate c of triple b has its entry for q in row (bQ + q)·2 +
+    side. Since sides ascend along a row of candidates, the entries are in the order of rows and need not be sorted.
 
     Returns:
         Row and column of each entry int64 [entries, 2], and its value float32 [entries].
@@ -134,7 +134,8 @@ def _entries(upstream: tf.Tensor, places: tf.Tensor, heads: tf.Tensor) -> tuple[
 def table_and_rows(table: tf.Tensor, *places: tf.Tensor) -> list[tf.Tensor]:
     """Returns a table [E, width] and some of its rows, for each of `places` [...] a tensor [..., width].
 
-    The gradient of the rows is added to that of the table in place. Automatic differentiation would make a table of each.
+    The gradient of the rows is added to that of the table in place. Automatic differentiation would make a table of
+    each.
     """
 
     @tf.custom_gradient
@@ -152,8 +153,8 @@ def table_and_rows(table: tf.Tensor, *places: tf.Tensor) -> list[tf.Tensor]:
 def spread(rows: tf.Tensor, *places: tf.Tensor, xla: bool = False) -> list[tf.Tensor]:
     """Returns the rows [U, width] at each of `places` [...], as tensors [..., width]; `xla` as for `listed_scores`.
 
-    On a CPU the gradients that reach a row are added up by a product with a sparse matrix of ones, which is several times
-    faster than TensorFlow's sum over segments.
+    On a CPU the gradients that reach a row are added up by a product with a sparse matrix of ones, which is several
+    times faster than TensorFlow's sum over segments.
     """
     flat = tf.concat([tf.reshape(x, [-1]) for x in places], 0)
     taken = tf.gather(rows, flat) if xla or on_gpu() else _gathered_on_cpu(rows, flat)

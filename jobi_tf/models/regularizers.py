@@ -118,9 +118,9 @@ class L2(_Norm):
 class RelationPrediction(Regularizer):
     """weight times the negative log-likelihood of a triple's relation, in the mean over triples.
 
-    It is that of a softmax over the triple head's scores of all relations between head and tail; with reciprocal relations
-    over those of the inverses too, on both sides. Queries against all entities contain a triple once for each side, with
-    half of the weight, so that the weight of the paper is half of this one.
+    It is that of a softmax over the triple head's scores of all relations between head and tail; with reciprocal
+    relations over those of the inverses too, on both sides. Queries against all entities contain a triple once for each
+    side, with half of the weight, so that the weight of the paper is half of this one.
 
     Reference: Chen et al., Relation Prediction as an Auxiliary Training Objective, AKBC 2021.
     """

@@ -17,7 +17,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
 from jobi_tf.models import scorers
 from jobi_tf.models.jobi import HEADS, JoBi
-from jobi_tf.models.regularizers import L2, N3, RelationPrediction, Regularizer
+from jobi_tf.models.regularizers import L2, N3, Regularizer, RelationPrediction
 from jobi_tf.optimizers import LazyAdagrad, LazyAdam
 from jobi_tf.training.config import TrainConfig
 
@@ -54,8 +54,8 @@ def epoch(config: TrainConfig, graph: Graph) -> Epoch:
 def steps_per_execution(steps: int, batch_size: int, devices: int) -> int:
     """Returns how many steps TensorFlow executes before it returns to Python, which takes some milliseconds.
 
-    More than one for small batches: a divisor of the epoch's steps, and at most a tenth of them, so that progress can be
-    shown. One for several devices, since Keras 3.15 fails with more.
+    More than one for small batches: a divisor of the epoch's steps, and at most a tenth of them, so that progress can
+    be shown. One for several devices, since Keras 3.15 fails with more.
     """
     largest = 1 if devices > 1 else max(1, min(TRIPLES_PER_EXECUTION // batch_size, steps // 10))
     return max(n for n in range(1, largest + 1) if steps % n == 0)
@@ -65,8 +65,8 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
     """Fills in the settings whose defaults depend on others, on the graph or on the number of devices.
 
     Raises:
-        UsageError: settings contradict each other or have no effect; there is no batch of that size, or the devices cannot
-            share it evenly.
+        UsageError: settings contradict each other or have no effect; there is no batch of that size, or the devices
+            cannot share it evenly.
     """
     config.check()
     if config.shared and config.negatives < 2:
@@ -183,9 +183,7 @@ def _learning_rate(config: TrainConfig, steps: int) -> float | keras.optimizers.
     return config.learning_rate
 
 
-def build_batches(
-    config: TrainConfig, graph: Graph, first_step: int = 0, split: str = "train"
-) -> tf.data.Dataset:
+def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0, split: str = "train") -> tf.data.Dataset:
     """Returns the endless stream of training batches from step `first_step` on, given `completed` settings."""
     size = config.batch_size or 0
     if config.loss == "full-softmax":

@@ -15,10 +15,11 @@ from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 
 
 class ValidationRanking(keras.callbacks.Callback):
-    """Ranks validation triples and adds `val_mrr`, `val_hits@1`, `val_hits@3`, `val_hits@10` and `val_mean_rank` to `logs`.
+    """Ranks validation triples and adds `val_mrr`, `val_hits@1`, `val_hits@3`, `val_hits@10` and `val_mean_rank` to
+    `logs`.
 
-    Callbacks that follow in the list, such as Keras' `EarlyStopping("val_mrr", mode="max")`, see these metrics. Ranks are
-    filtered with the training and validation triples, so that nothing is chosen by looking at test triples.
+    Callbacks that follow in the list, such as Keras' `EarlyStopping("val_mrr", mode="max")`, see these metrics. Ranks
+    are filtered with the training and validation triples, so that nothing is chosen by looking at test triples.
 
     Args:
         graph: the graph.
@@ -75,7 +76,8 @@ class StopOnNaN(keras.callbacks.Callback):
 
 
 class Throughput(keras.callbacks.Callback):
-    """Adds `seconds` and `triples_per_second` of an epoch's training steps to `logs`, and `triple_loss` if it is missing.
+    """Adds `seconds` and `triples_per_second` of an epoch's training steps to `logs`, and `triple_loss` if it is
+    missing.
 
     Args:
         triples_per_step: training triples of a step.

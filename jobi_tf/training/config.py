@@ -26,7 +26,9 @@ class TrainConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str = Field(description="name of a data set, or a folder or file of triples")
-    split: str | None = Field(None, description="shares of train/valid/test for one file of triples, such as 0.8/0.1/0.1")
+    split: str | None = Field(
+        None, description="shares of train/valid/test for one file of triples, such as 0.8/0.1/0.1"
+    )
     columns: str | None = Field(None, description="names of the head, relation and tail columns, such as a,b,c")
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: detect)")
     weights: str | None = Field(None, description="name or number of the column with the weights of training triples")
@@ -213,7 +215,9 @@ class TrainConfig(BaseModel):
 
         columns = self.columns.split(",") if self.columns else None
         weights = {} if self.weights is None else {"weights": self.weights}
-        return load_graph(self.dataset, split=self.split, columns=columns, header=self.header, seed=self.seed, **weights)
+        return load_graph(
+            self.dataset, split=self.split, columns=columns, header=self.header, seed=self.seed, **weights
+        )
 
     def write(self, path: Path) -> None:
         """Writes every setting that has an effect as YAML; not the folder, since a run may be moved."""

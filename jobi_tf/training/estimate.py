@@ -30,8 +30,11 @@ def estimated_memory(config: TrainConfig, graph: Graph) -> int:
         # For distances, what queries are multiplied with is a copy of the entity table.
         copied = graph.num_entities * (width + 2) if scorer.distance else 0
         ranking = 4 * copied + min(MEMORY_BUDGET, 64 * 13 * graph.num_entities)
-    return RUNTIME + 4 * numbers * (1 + SLOTS[config.optimizer]) + max(_step(config, graph, width), ranking) + (
-        BYTES_PER_TRIPLE * sum(map(len, graph.splits.values()))
+    return (
+        RUNTIME
+        + 4 * numbers * (1 + SLOTS[config.optimizer])
+        + max(_step(config, graph, width), ranking)
+        + (BYTES_PER_TRIPLE * sum(map(len, graph.splits.values())))
     )
 
 
@@ -68,6 +71,6 @@ def check_memory(needed: int, config: TrainConfig, available: int | None = None)
     else:
         advice = "a smaller dim, the optimizer adagrad (a third less), or a smaller batch_size"
     raise UsageError(
-        f"expected a training that fits into the {available / 2**30:.1f} GB of memory that are available, got an estimate "
-        f"of {needed / 2**30:.1f} GB: try {advice}"
+        f"expected a training that fits into the {available / 2**30:.1f} GB of memory that are available, got an "
+        f"estimate of {needed / 2**30:.1f} GB: try {advice}"
     )

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, column
-from jobi_tf.data.seeds import stream
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError
 from jobi_tf.models.jobi import JoBi
@@ -25,8 +24,8 @@ def extend(run: Run, triples: Sequence[tuple[str, str, str]], epochs: int = 50, 
     """Returns a new run in which entities that training never saw have embeddings fitted to the given triples.
 
     All other embeddings are as they were. The triples become training triples of the new graph, so known facts. The
-    embedding of a new entity begins at the mean of the entities that occur with its relations, and is fitted by the loss of
-    the run's settings, with negatives from the whole graph.
+    embedding of a new entity begins at the mean of the entities that occur with its relations, and is fitted by the
+    loss of the run's settings, with negatives from the whole graph.
 
     Args:
         run: the run.

@@ -43,9 +43,9 @@ def train(
     Args:
         dataset: name of a data set, path of a folder or file of triples, or a graph.
         config: settings; without it they are made of `settings`.
-        callbacks: Keras callbacks to add, or a function that returns them, given the training that is about to begin. They
-            see the metrics of the validation, and what they add to `logs` is recorded. By default a progress display; `()`
-            for none.
+        callbacks: Keras callbacks to add, or a function that returns them, given the training that is about to begin.
+            They see the metrics of the validation, and what they add to `logs` is recorded. By default a progress
+            display; `()` for none.
         **settings: fields of `TrainConfig`; they take precedence over `config`.
 
     Raises:

@@ -30,7 +30,9 @@ def warm_start(model: JoBi, graph: Graph, run: Run) -> dict[str, int]:
         if ours != theirs:
             raise UsageError(f"expected {name} {theirs} of {run} for a warm start, got {ours}")
     if type(model.scorer) is not type(run.model.scorer):
-        raise UsageError(f"expected the scorer {run.model.scorer.name} of {run} for a warm start, got {model.scorer.name}")
+        raise UsageError(
+            f"expected the scorer {run.model.scorer.name} of {run} for a warm start, got {model.scorer.name}"
+        )
     entities = _common(graph.entities, run.graph.entities)
     _copy(model.entities.table, run.model.entities.table.numpy(), *entities)
     relations = _common(graph.relations, run.graph.relations)
@@ -52,8 +54,8 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> int:
     Args:
         model: the model, of the graph.
         graph: the graph.
-        path: an .npz file with `names`, str [N], and `vectors`, float [N, width]; or word2vec text, a line `name numbers…`
-            for each entity, maybe after a line `N width`. In names of such a file spaces may be underscores.
+        path: an .npz file with `names`, str [N], and `vectors`, float [N, width]; or word2vec text, a line `name
+            numbers…` for each entity, maybe after a line `N width`. In names of such a file spaces may be underscores.
 
     Raises:
         DataError: the file cannot be read, has another width than the model's, or none of its names is an entity.
@@ -62,15 +64,17 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> int:
     names, vectors = _npz(path) if path.suffix == ".npz" else _word2vec(path)
     if vectors.ndim != 2 or vectors.shape != (len(names), width):
         raise DataError(
-            f"{path}: expected vectors of the shape {[len(names), width]} for {model.scorer.name} with dim {model.dim}, got "
-            f"{list(vectors.shape)}"
+            f"{path}: expected vectors of the shape {[len(names), width]} for {model.scorer.name} with dim "
+            f"{model.dim}, got {list(vectors.shape)}"
         )
     if not np.isfinite(vectors).all():
         raise DataError(f"{path}: expected finite numbers, got NaN or infinity")
     rows = {name: row for row, name in enumerate(names)}
     ids = [i for i, name in enumerate(graph.entities.names) if _row(rows, name) is not None]
     if not ids:
-        raise DataError(f"{path}: expected vectors of entities of {graph.name}, none of its {len(names):,} names is one")
+        raise DataError(
+            f"{path}: expected vectors of entities of {graph.name}, none of its {len(names):,} names is one"
+        )
     _copy(model.entities.table, vectors, np.array(ids), np.array([_row(rows, graph.entities[i]) for i in ids]))
     return len(ids)
 
@@ -108,7 +112,9 @@ def _word2vec(path: Path) -> tuple[list[str], np.ndarray]:
                 if number == 1 and len(numbers) == 1:
                     continue  # the header
                 if rows and len(numbers) != len(rows[0]):
-                    raise DataError(f"{path}:{number}: expected {len(rows[0])} numbers after a name, got {len(numbers)}")
+                    raise DataError(
+                        f"{path}:{number}: expected {len(rows[0])} numbers after a name, got {len(numbers)}"
+                    )
                 names.append(name)
                 rows.append([float(x) for x in numbers])
     except OSError as error:

@@ -151,7 +151,7 @@ def test_probabilities_outside_are_refused(p):
 
 
 def test_no_negatives_are_refused():
-    with pytest.raises(UsageError, match="negative.* 0"):
+    with pytest.raises(UsageError, match=r"negative.* 0"):
         sampler(0, 0.3)
 
 

@@ -196,13 +196,13 @@ def test_progress_counts_every_triple():
 
 def test_wrong_arguments_are_refused():
     tiny = run(random_graph())
-    with pytest.raises(UsageError, match="side .*'left'"):
+    with pytest.raises(UsageError, match=r"side .*'left'"):
         evaluate(tiny, side="left")
     with pytest.raises(UsageError, match="raw or filter_with"):
         evaluate(tiny, raw=True, filter_with=["train"])
-    with pytest.raises(UsageError, match="graph .*'test'"):
+    with pytest.raises(UsageError, match=r"graph .*'test'"):
         evaluate(tiny.model, "test")
-    with pytest.raises(UsageError, match="ties .*'fair'"):
+    with pytest.raises(UsageError, match=r"ties .*'fair'"):
         Ranks(np.zeros(1), np.zeros(1)).ranks("fair")
 
 

@@ -39,7 +39,9 @@ def triples_of(inputs):
         triples = next(inputs[name] for name in ("triples", "chunks") if name in inputs).numpy().reshape(-1, 3)
         weights = inputs["weights"].numpy().ravel() if "weights" in inputs else np.ones(len(triples))
         sides = ((0.5, 0), (0.5, 1)) if "head_negatives" in inputs else ((1.0, None),)
-        return [(x, w * share, side) for x, w in zip(triples, weights, strict=True) for share, side in sides], len(triples)
+        return [(x, w * share, side) for x, w in zip(triples, weights, strict=True) for share, side in sides], len(
+            triples
+        )
     found = []
     names = ("anchors", "relations", "sides", "answers", "weights")
     for anchor, relation, side, answers, weight in zip(*(inputs[x].numpy() for x in names), strict=True):

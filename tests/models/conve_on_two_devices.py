@@ -36,4 +36,8 @@ def gap(first, second) -> float:
 watch = Watch()
 one, both = train("one", devices="0"), train("both", callbacks=[watch])
 start = jobi_tf.JoBi(graph.num_entities, graph.num_relations, 9, "conve", joint=False, reciprocal=True)
-print(json.dumps({"copies": watch.gap, "runs": gap(one, both), "moved": gap(one.heads[0].net.dense, start.heads[0].net.dense)}))
+print(
+    json.dumps(
+        {"copies": watch.gap, "runs": gap(one, both), "moved": gap(one.heads[0].net.dense, start.heads[0].net.dense)}
+    )
+)

@@ -19,7 +19,9 @@ CASES = [
     for form in FORMS
     for reciprocal in ((False, True) if form in BY_SIDE else (False,))
 ]
-FAST = [(n, f, r) for n, f, r in CASES if n in ("complex", "transe") or (n in ("tucker", "typecomplex") and f == FORMS[0])]
+FAST = [
+    (n, f, r) for n, f, r in CASES if n in ("complex", "transe") or (n in ("tucker", "typecomplex") and f == FORMS[0])
+]
 SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in CASES if case not in FAST]
 
 

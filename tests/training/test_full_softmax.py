@@ -89,5 +89,5 @@ def test_queries_in_parts_have_the_loss_and_the_gradient_of_whole_ones(monkeypat
 
 
 def test_a_falling_learning_rate_keeps_its_number_of_epochs(run):
-    with pytest.raises(UsageError, match="6 epochs .*cosine.* 9"):
+    with pytest.raises(UsageError, match=r"6 epochs .*cosine.* 9"):
         jobi_tf.resume(run.path, epochs=9)

@@ -52,16 +52,16 @@ def test_tails_and_heads_by_name(run):
 
 
 def test_unknown_names_and_no_answers_are_refused(run):
-    with pytest.raises(DataError, match="'entity 333'.*'entity 3'"):
+    with pytest.raises(DataError, match=r"'entity 333'.*'entity 3'"):
         run.tails("entity 333", "relation 1")
     with pytest.raises(DataError, match="unknown relation 'capital'"):
         run.score([("entity 3", "capital", "entity 4")])
-    with pytest.raises(UsageError, match="k .*0"):
+    with pytest.raises(UsageError, match=r"k .*0"):
         run.heads("relation 1", "entity 3", k=0)
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(DataError, match="config.yaml .*absent"):
+    with pytest.raises(DataError, match=r"config.yaml .*absent"):
         jobi_tf.load_run(tmp_path / "absent")
 
 
@@ -78,7 +78,7 @@ def test_a_damaged_model_is_an_error(run, tmp_path):
     damaged = tmp_path / "damaged"
     shutil.copytree(run.path, damaged)
     (damaged / "model.keras").write_bytes(b"junk")
-    with pytest.raises(DataError, match="model.keras"):
+    with pytest.raises(DataError, match=r"model.keras"):
         jobi_tf.load_run(damaged)
 
 
@@ -94,7 +94,7 @@ def test_relations_between_two_entities(run):
     assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
     head, relation, tail = GRAPH.test[0]
     known = [a for a in run.relations(f"entity {head}", f"entity {tail}") if a.split]
-    assert ("relation %d" % relation, "test") in [(a.relation, a.split) for a in known]
+    assert (f"relation {relation}", "test") in [(a.relation, a.split) for a in known]
 
 
 def test_embeddings_and_near_entities(run):

@@ -173,7 +173,7 @@ def test_filtered_negatives_change_the_loss(run, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_stops_with_a_word(tmp_path):
-    with pytest.raises(JobiError, match="loss .*learning rate"):
+    with pytest.raises(JobiError, match=r"loss .*learning rate"):
         train(tmp_path / "run", learning_rate=1e30)
 
 
@@ -249,7 +249,7 @@ def test_a_folder_with_files_is_refused_and_left_alone(tmp_path):
 
 
 def test_resume_refuses_other_settings(run):
-    with pytest.raises(UsageError, match="dim .*8.* 16"):
+    with pytest.raises(UsageError, match=r"dim .*8.* 16"):
         jobi_tf.resume(run.path, dim=16)
     with pytest.raises(UsageError, match=r"expected one of the settings .*, got 'dimension'"):
         jobi_tf.resume(run.path, dimension=16)

@@ -12,7 +12,7 @@ from jobi_tf.models.scorers.matrices import RESCAL, TuckER
 from jobi_tf.models.scorers.scorer import Scorer
 from jobi_tf.models.scorers.typed import TypeComplEx
 
-__all__ = ["SCORERS", "ComplEx", "ConvE", "DistMult", "RESCAL", "RotatE", "Scorer", "SimplE", "TransE", "TuckER"]
+__all__ = ["RESCAL", "SCORERS", "ComplEx", "ConvE", "DistMult", "RotatE", "Scorer", "SimplE", "TransE", "TuckER"]
 __all__ += ["TypeComplEx", "get"]
 
 _CLASSES = (ComplEx, DistMult, SimplE, RESCAL, TuckER, TransE, RotatE, TypeComplEx, ConvE)

@@ -12,8 +12,8 @@ from jobi_tf.models.scorers.scorer import Scorer
 
 FILTERS, KERNEL = 32, 3
 FEATURE_DROPOUT, HIDDEN_DROPOUT = 0.2, 0.3  # of whole feature maps, and of the output of the dense layer
-# Momentum and epsilon of the authors' code (PyTorch's): initial embeddings are so small that Keras' epsilon would exceed
-# their variance. Synchronized, since the running means of several devices would otherwise differ.
+# Momentum and epsilon of the authors' code (PyTorch's): initial embeddings are so small that Keras' epsilon would
+# exceed their variance. Synchronized, since the running means of several devices would otherwise differ.
 BATCH_NORM = {"momentum": 0.9, "epsilon": 1e-5, "synchronized": True}
 
 
@@ -46,8 +46,8 @@ class ConvE(Scorer):
 class ConvolutionNet(keras.layers.Layer):
     """Makes the query for the tail of the embeddings of head and relation, each reshaped to a picture.
 
-    Batch norm, convolution, batch norm, ReLU, dropout of feature maps, dense layer, dropout, batch norm, ReLU; as in the
-    authors' code.
+    Batch norm, convolution, batch norm, ReLU, dropout of feature maps, dense layer, dropout, batch norm, ReLU; as in
+    the authors' code.
 
     Args:
         dim: the embedding size d, the product of height and width of a picture.

@@ -40,9 +40,9 @@ class Scorer(ABC):
         score of a tail = score(tail_query(head, relation) · candidate(tail))
         score of a head = score(head_query(relation, tail) · candidate(head))
 
-    A bilinear scorer needs the two queries only; the rest has defaults for it. An embedding of `[..., width]` consists of
-    `parts` vectors of length d, one after the other, unless a subclass has other widths. Scorers have no state; weights
-    belong to the model. To save models with a scorer of your own, register it with
+    A bilinear scorer needs the two queries only; the rest has defaults for it. An embedding of `[..., width]` consists
+    of `parts` vectors of length d, one after the other, unless a subclass has other widths. Scorers have no state;
+    weights belong to the model. To save models with a scorer of your own, register it with
     `keras.saving.register_keras_serializable`.
 
     Example:

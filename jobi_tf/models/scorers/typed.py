@@ -20,8 +20,8 @@ class TypeComplEx(Scorer):
 
     u is the type of an entity, v and w are the types that a relation expects of its heads and tails; each is a unit
     vector of d / 10 numbers (the authors' code normalises them after each step). An entity is stored as [ComplEx, u], a
-    relation as [ComplEx, v, w]. The ½ is not in the paper: it has no effect on a softmax, and without it all scores would
-    be positive, so that a sigmoid of them could not say "false".
+    relation as [ComplEx, v, w]. The ½ is not in the paper: it has no effect on a softmax, and without it all scores
+    would be positive, so that a sigmoid of them could not say "false".
     """
 
     dot_products = 3
