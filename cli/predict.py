@@ -91,8 +91,8 @@ def predict(
         if relation is None or (head is None and tail is None):
             raise UsageError("expected --relation with --head or --tail, or --input with a file of queries")
         if head is not None and tail is not None and (count is not None or new_only or typed or candidates):
-            given = {"-k": count is not None, "--new-only": new_only, "--typed": typed, "--candidates": candidates}
-            option = next(name for name, value in given.items() if value)
+            options = {"-k": count is not None, "--new-only": new_only, "--typed": typed, "--candidates": candidates}
+            option = next(name for name, value in options.items() if value)
             raise UsageError(f"{option} is for an open side: leave out --head or --tail")
     with closing(_asked(run, candidates, typed, server, model, token_file, certificate)) as asked:
         if source is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from jobi_tf.models.jobi import JoBi
 
 
-class Batch(Protocol):
+@dataclass(frozen=True)
+class Batch:
     """A form of a batch, whose fields are the keys of a model's inputs."""
 
     def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives | None]:
         """Returns the scores of each head of the model, and the training triples for regularisers."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class OwnNegatives:
+class OwnNegatives(Batch):
     """Triples, each with negatives of its own: one list for both sides.
 
     Args:
@@ -51,7 +53,7 @@ class OwnNegatives:
 
 
 @dataclass(frozen=True)
-class OwnNegativesBySide:
+class OwnNegativesBySide(Batch):
     """Triples, each with negatives of its own: a list for each side.
 
     Args:
@@ -85,22 +87,21 @@ def _score_lists(
     shape: list[int],
 ) -> tuple[Sequence[tf.Tensor], Positives]:
     """Scores a triple and its negatives, in one list or in one for each side; `shape` is that of a triple's scores."""
-    rows, (head, tail, *places) = model.entities.lookup(
-        batch.triples[:, 0], batch.triples[:, 2], *negatives, xla=model.xla
-    )
+    heads, relation, tails = tf.unstack(batch.triples, axis=1)
+    rows, (head, tail, *places) = model.entities.lookup(heads, tails, *negatives, xla=model.xla)
     ends = spread(rows, head, tail, xla=model.xla)  # embeddings of heads and tails, [B, width] each
-    relations = _TripleRelations(model, batch.triples[:, 1], training)
+    relations = _TripleRelations(model, relation, training)
     queries = _stacked_queries(model.scorer, model.reciprocal, *model.known(ends, training), *relations.each())
     lists = zip((head, tail), places, strict=False)
     candidates = tf.concat([x for own, others in lists for x in (own[:, None], others)], 1)
     scores = listed_scores(model.scorer, queries, model.scorer.candidate(rows), candidates, 1 + head_counts, model.xla)
     if shape:
         scores = tf.reshape(scores, [len(model.heads), -1, *shape])
-    return tf.unstack(scores, len(model.heads)), relations.positives(*ends, batch.weights)
+    return tf.unstack(scores, len(model.heads)), relations.positives(ends[0], ends[1], batch.weights)
 
 
 @dataclass(frozen=True)
-class SharedNegatives:
+class SharedNegatives(Batch):
     """Chunks of c triples that share their negatives: one list for both sides.
 
     Args:
@@ -124,7 +125,7 @@ class SharedNegatives:
 
 
 @dataclass(frozen=True)
-class SharedNegativesBySide:
+class SharedNegativesBySide(Batch):
     """Chunks of c triples that share their negatives: a list for each side.
 
     Args:
@@ -163,7 +164,7 @@ def _score_chunks(
 
 
 @dataclass(frozen=True)
-class Queries:
+class Queries(Batch):
     """Queries with all entities as candidates.
 
     Args:

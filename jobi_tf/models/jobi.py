@@ -117,10 +117,11 @@ class JoBi(keras.Model):
             UsageError: there is no form with these keys, or it does not suit reciprocal relations.
         """
         scores, positives = batch_form(inputs).score(self, training)
-        for regularizer, metric in zip(self.regularizers, self._penalties, strict=True):
-            loss = regularizer(positives, self.heads)
-            self.add_loss(loss)
-            metric.update_state(loss)
+        if positives:
+            for regularizer, metric in zip(self.regularizers, self._penalties, strict=True):
+                loss = regularizer(positives, self.heads)
+                self.add_loss(loss)
+                metric.update_state(loss)
         return dict(zip(HEADS, scores, strict=False))
 
     def known(self, rows: Sequence[tf.Tensor], training: bool) -> list[tf.Tensor]:

@@ -187,8 +187,10 @@ def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0, split:
     """Returns the endless stream of training batches from step `first_step` on, given `completed` settings."""
     size = config.batch_size or 0
     if config.loss == "full-softmax":
-        options = {"pair_entities": config.pair_entities, "split": split, "first_step": first_step}
-        return query_batches(graph, size, config.joint, config.seed, **options)
+        pair_entities = config.pair_entities
+        return query_batches(
+            graph, size, config.joint, config.seed, pair_entities=pair_entities, split=split, first_step=first_step
+        )
     return training_batches(
         graph,
         size,

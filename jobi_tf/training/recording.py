@@ -38,7 +38,8 @@ class KeepBest(keras.callbacks.Callback):
         super().__init__()
         self.path, self.monitor, self.patience = path, monitor, patience
         best = best_row(rows, monitor.removeprefix("val_"))
-        self.best, self.best_epoch = (best[monitor], best["epoch"]) if best else (-math.inf, 0)
+        self.best: float = best[monitor] if best else -math.inf
+        self.best_epoch: int = best["epoch"] if best else 0
         self.waited = sum(monitor in row and row["epoch"] > self.best_epoch for row in rows)
 
     @property
@@ -137,7 +138,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def _write(self, epoch: int, step: int) -> None:
         older = self.folder.checkpoints()
-        state = {"epoch": epoch, "step": step}
+        state: dict[str, Any] = {"epoch": epoch, "step": step}
         if step:
             state["metrics"] = [float(keras.ops.convert_to_numpy(x)) for x in self._metric_variables()]
         target = self.folder.checkpoint(epoch, step)

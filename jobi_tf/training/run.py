@@ -158,7 +158,8 @@ class Run:
             for answer, score, is_known in zip(*row, strict=True):
                 if answer >= 0:
                     triple[column(side)] = int(answer)
-                    split = self._held_out.get(tuple(triple), "train") if is_known else None
+                    head, name, tail = triple
+                    split = self._held_out.get((head, name, tail), "train") if is_known else None
                     rows.append(Answer(self.graph.entities[answer], float(score), bool(is_known), split))
             title = f"heads of (?, {relation}, {entity})" if side == HEAD else f"tails of ({entity}, {relation}, ?)"
             tables.append(Table(rows, Answer._fields, title))
@@ -177,9 +178,10 @@ class Run:
         _check_count(k)
         ends, names = self.graph.entities.ids([head, tail]), self.graph.relations
         triples = np.stack([np.full(len(names), ends[0]), np.arange(len(names)), np.full(len(names), ends[1])], 1)
-        scores, splits = self.model.score(triples).numpy(), {}
-        for split, rows in self.graph.splits.items():
-            splits |= dict.fromkeys(rows[(rows[:, 0] == ends[0]) & (rows[:, 2] == ends[1]), 1].tolist(), split)
+        scores = self.model.score(triples).numpy()
+        splits: dict[int, str] = {}
+        for split, known in self.graph.splits.items():
+            splits |= dict.fromkeys(known[(known[:, 0] == ends[0]) & (known[:, 2] == ends[1]), 1].tolist(), split)
         best = np.argsort(-scores, kind="stable")[:k].tolist()
         rows = [RelationAnswer(names[i], float(scores[i]), i in splits, splits.get(i)) for i in best]
         return Table(rows, RelationAnswer._fields, f"relations of ({head}, ?, {tail})")

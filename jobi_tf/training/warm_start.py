@@ -43,7 +43,7 @@ def warm_start(model: JoBi, graph: Graph, run: Run) -> dict[str, int]:
             _copy(ours.relations.table, table, *(x + offset for x, offset in zip(relations, offsets, strict=True)))
         for name, weight in ours.shared.items():
             weight.assign(theirs.shared[name])
-        if ours.net:
+        if ours.net and theirs.net:
             ours.net.set_weights(theirs.net.get_weights())
     return {"entities": len(entities[0]), "relations": len(relations[0])}
 
@@ -61,7 +61,7 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> int:
         DataError: the file cannot be read, has another width than the model's, or none of its names is an entity.
     """
     width = model.entities.table.shape[1]
-    names, vectors = _npz(path) if path.suffix == ".npz" else _word2vec(path)
+    names, vectors = _npz(path) if path.suffix == ".npz" else _word2vec(path, width)
     if vectors.ndim != 2 or vectors.shape != (len(names), width):
         raise DataError(
             f"{path}: expected vectors of the shape {[len(names), width]} for {model.scorer.name} with dim "
@@ -103,24 +103,24 @@ def _npz(path: Path) -> tuple[list[str], np.ndarray]:
         raise DataError(f"{path}: expected an .npz file with names and vectors: {error}") from None
 
 
-def _word2vec(path: Path) -> tuple[list[str], np.ndarray]:
-    names, rows = [], []
+def _word2vec(path: Path, width: int) -> tuple[list[str], np.ndarray]:
+    """Reads lines of a name and numbers, separated by spaces; names may hold spaces too."""
+    names: list[str] = []
+    rows: list[list[float]] = []
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
-                name, *numbers = line.split()
-                if number == 1 and len(numbers) == 1:
-                    continue  # the header
-                if rows and len(numbers) != len(rows[0]):
-                    raise DataError(
-                        f"{path}:{number}: expected {len(rows[0])} numbers after a name, got {len(numbers)}"
-                    )
+                name, *numbers = line.rstrip().rsplit(" ", width)
+                if number == 1 and len(line.split()) == 2 and width > 1:
+                    continue  # the header: how many vectors there are, and their width
+                if len(numbers) != width:
+                    raise DataError(f"{path}:{number}: expected a name and {width} numbers, got {len(numbers)} numbers")
                 names.append(name)
                 rows.append([float(x) for x in numbers])
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{path}: expected a file of vectors: {error.strerror}") from None
     except ValueError as error:
-        if isinstance(error, DataError):
-            raise
         raise DataError(f"{path}:{len(rows) + 1}: expected a name and numbers in UTF-8: {error}") from None
-    return names, np.array(rows, np.float32)
+    return names, np.array(rows, np.float32).reshape(-1, width)
