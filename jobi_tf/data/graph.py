@@ -40,6 +40,7 @@ class Graph:
         relations: names of the relations of all splits.
         splits: `train`, `valid` and `test`, each int32 [N, 3] with columns head, relation, tail, in file order.
         sources: for each split where its rows were read, if that is known.
+        weights: for each split that has them, the weight of every triple, float32 [N].
     """
 
     name: str
@@ -47,6 +48,7 @@ class Graph:
     relations: Vocabulary
     splits: Mapping[str, np.ndarray]
     sources: Mapping[str, Source] = field(default_factory=dict)
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def train(self) -> np.ndarray:
@@ -108,6 +110,8 @@ class Graph:
             meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "sources": {}}
             for name in SPLITS:
                 np.save(beside / f"{name}.npy", np.ascontiguousarray(self.splits[name], np.int32))
+                if name in self.weights:
+                    np.save(beside / f"{name}.weights.npy", self.weights[name].astype(np.float32))
                 if source := self.sources.get(name):
                     meta["sources"][name] = {"file": source.file, "first_line": source.first_line}
                     if source.lines is not None:
@@ -127,6 +131,7 @@ class Graph:
             raise DataError(f"expected a prepared graph in {folder}, found no graph.json there") from None
         if meta["format"] != FORMAT:
             raise DataError(f"{folder} holds a graph of format {meta['format']}, this version reads {FORMAT}")
+        weights = {name: folder / f"{name}.weights.npy" for name in SPLITS}
         sources = {}
         for name, source in meta["sources"].items():
             lines = folder / f"{name}.lines.npy"
@@ -138,6 +143,7 @@ class Graph:
             Vocabulary.load(folder / "relations.txt", "relation"),
             {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS},
             sources,
+            {name: np.load(path, mmap_mode="r") for name, path in weights.items() if path.exists()},
         )
         graph.__dict__["fingerprint"] = meta["fingerprint"]  # where cached_property keeps it
         return graph
