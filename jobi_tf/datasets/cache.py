@@ -19,17 +19,18 @@ def home() -> Path:
 
 
 def graph_folder(key: str) -> Path:
-    """Returns where the graph of this key is kept, whether it is there or not."""
+    """Returns where the graph of this key is kept, whether it exists or not."""
     return home() / "graphs" / key
 
 
 def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
-    """Opens the graph that is kept under `key`; builds and keeps it where there is none.
+    """Opens the graph that is kept under `key`; builds and keeps it if there is none.
 
-    Several processes may do this at once: each writes beside, the first to rename wins, all open what it wrote.
+    Several processes may do this at once: each writes to a folder of its own, the first one to rename it wins, and all
+    open that.
 
     Returns:
-        The graph, memory-mapped, and whether it had been there.
+        The graph, memory-mapped, and whether it was in the cache.
 
     Raises:
         JobiError: the cache cannot be read or written.
@@ -38,19 +39,19 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
     if folder.exists():
         try:
             return Graph.open(folder), True
-        except PermissionError as problem:
-            raise _failure("read", folder, problem) from None
+        except PermissionError as error:
+            raise failure("read", folder, error) from None
         except (OSError, EOFError, ValueError, KeyError):
             # Another format or a damaged copy: it is only a cache, so it is made again.
             shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder.parent)
-    sweep(folder.parent, folder.name)
+    _remove_abandoned(folder)
     graph = build()
     try:
         graph.save(folder)
-    except OSError as problem:
-        if not (folder / "graph.json").exists():  # else another process was faster, and its copy is as good
-            raise _failure("write", folder, problem) from None
+    except OSError as error:
+        if not (folder / "graph.json").exists():  # otherwise another process was faster, and its copy is as good
+            raise failure("write", folder, error) from None
     return Graph.open(folder), False
 
 
@@ -58,31 +59,28 @@ def make_folder(folder: Path) -> None:
     """Makes a folder of the cache before any work is done for it.
 
     Raises:
-        JobiError: it cannot be made, or nothing can be written there.
+        JobiError: it cannot be made, or is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise _failure("make", folder, problem) from None
+    except OSError as error:
+        raise failure("make", folder, error) from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise JobiError(f"cannot write in the cache folder {folder}: set JOBI_TF_HOME to a folder of yours")
+        raise JobiError(f"the cache folder {folder} is not writable; set JOBI_TF_HOME to another folder")
 
 
-def sweep(folder: Path, name: str) -> None:
-    """Removes what processes that no longer run left beside `folder/name`."""
-    pattern = left_behind(name)
-    for left in folder.iterdir():
-        match = pattern.fullmatch(left.name)
+def _remove_abandoned(target: Path) -> None:
+    """Removes what processes that were killed left beside `target`."""
+    pattern = left_behind(target.name)
+    for path in target.parent.iterdir():
+        match = pattern.fullmatch(path.name)
         if match and not _runs(int(match[1])):
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink(missing_ok=True)
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _runs(process: int) -> bool:
     if os.name != "posix":
-        return True  # elsewhere signal 0 would end the process instead of asking for it
+        return True  # elsewhere signal 0 would end the process instead of testing it
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -92,7 +90,8 @@ def _runs(process: int) -> bool:
     return True
 
 
-def _failure(verb: str, path: Path, problem: OSError) -> JobiError:
+def failure(verb: str, path: Path, error: OSError) -> JobiError:
+    """Returns the error for a failure to `verb` a path in the cache."""
     # NumPy reports a short write without an error number, as "8000 requested and 36 written".
-    reason = problem.strerror or f"the disk is probably full ({problem})"
-    return JobiError(f"cannot {verb} {path}: {reason}; JOBI_TF_HOME can name another cache folder")
+    reason = error.strerror or f"the disk is probably full ({error})"
+    return JobiError(f"cannot {verb} {path}: {reason}; set JOBI_TF_HOME to another folder")
