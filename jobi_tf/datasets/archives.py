@@ -4,12 +4,12 @@ import hashlib
 import io
 import os
 import tarfile
-import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import cache
@@ -17,11 +17,7 @@ from jobi_tf.datasets.catalogue import DataSet
 from jobi_tf.datasets.reading import TripleReader
 from jobi_tf.errors import DataError, JobiError, UsageError
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
 _TIMEOUT = 30.0  # seconds without an answer, or between two parts of it
-_ABANDONED = 600.0  # seconds after which an incomplete download that nobody writes to is removed
 _LARGEST_MEMBER = 1 << 30  # bytes
 
 
@@ -62,13 +58,11 @@ def download(dataset: DataSet) -> Path:
 
     folder = _downloads()
     cache.make_folder(folder)
-    for path in folder.glob("tmp*"):  # the names that pooch gives; a process that was killed leaves such a file
-        if time.time() - path.stat().st_mtime > _ABANDONED:
-            path.unlink(missing_ok=True)
+    cache.remove_abandoned(folder)
     digest = dataset.digests.get(dataset.file, "")
     pooch.get_logger().setLevel("WARNING")
     try:
-        with _progress(f"downloading {dataset.url}") as bar:
+        with _progress_bar(dataset) as bar:
             path = pooch.retrieve(
                 dataset.url,
                 known_hash=digest if digest.startswith("sha256:") else None,
@@ -101,37 +95,21 @@ def _advice(dataset: DataSet) -> str:
     )
 
 
-class _Bar:
-    """The interface of a progress bar that pooch expects."""
-
-    total = 0
-
-    def __init__(self, progress: "Progress", label: str):
-        self._progress = progress
-        self._task = progress.add_task(label, total=None)
-
-    def update(self, size: int) -> None:
-        self._progress.update(self._task, total=self.total or None, advance=size)
-
-    def reset(self) -> None:
-        self._progress.reset(self._task)
-
-    def close(self) -> None:
-        """The context manager that made the bar closes it."""
-
-
 @contextmanager
-def _progress(label: str) -> Iterator[_Bar]:
-    """Shows the progress on a terminal, and just the label elsewhere."""
+def _progress_bar(dataset: DataSet) -> Iterator[SimpleNamespace]:
+    """Gives a progress bar as pooch expects it. It is shown on a terminal only; elsewhere just a line is printed."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        console.print(label, markup=False, soft_wrap=True)
+        console.print(f"downloading {dataset.url}", markup=False, soft_wrap=True)
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield _Bar(progress, label)
+        task = progress.add_task(f"downloading {dataset.file}", total=None)
+        bar = SimpleNamespace(total=0, reset=lambda: progress.reset(task), close=lambda: None)
+        bar.update = lambda size: progress.update(task, total=bar.total or None, advance=size)
+        yield bar
 
 
 def verify(dataset: DataSet, path: Path) -> None:

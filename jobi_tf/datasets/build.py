@@ -253,8 +253,8 @@ def build_files(
 ) -> Report:
     """Builds a data set that `load_graph(folder)` reads: `train.txt`, `valid.txt` and `test.txt`, with tabs.
 
-    Beside them are `build.json`, with the recipe, the report and the digests of all files read and written, and a
-    `README.md`. Equal files and recipes give equal folders. The folder appears complete or not at all.
+    Beside them is `build.json`, with the command, the recipe, the report and the digests of all files read and written.
+    Equal files and recipes give equal folders. The folder appears complete or not at all.
 
     Args:
         files: files of triples: `.tsv`, `.txt` or `.csv`, also `.gz`.
@@ -268,7 +268,7 @@ def build_files(
         UsageError: the folder exists, or a file does not exist or has another suffix.
         DataError: a file cannot be used, nothing is kept, or not enough to split.
     """
-    reader = TripleReader(Columns.of(columns, header=header))
+    reader = TripleReader(Columns(columns, header=header))
     for path in files:
         if not path.is_file() or not path.name.endswith(SUFFIXES):
             raise UsageError(f"expected a file whose name ends in {', '.join(SUFFIXES)}, got {path}")
@@ -288,17 +288,16 @@ def build_files(
             _require_no_tabs(rows, entities, relations)
             rows = _without_apparent_header(rows, split, entities, relations)
             write_triples(beside / f"{split}.txt", rows, entities, relations)
-        options = {**asdict(recipe), "columns": None if columns is None else ",".join(columns), "header": header}
         facts = {
+            "command": _command(files, recipe, columns, header),
             "jobi_tf": jobi_tf.__version__,
             "numpy": np.__version__,
-            "options": options,
+            "recipe": asdict(recipe),
             "report": asdict(report),
             "from": [_digest(path, str(path)) for path in files],
             "made": [_digest(path, path.name) for path in sorted(beside.iterdir())],
         }
         (beside / "build.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        (beside / "README.md").write_text(_readme(folder.name, files, options, report), encoding="utf-8")
     return report
 
 
@@ -327,23 +326,9 @@ def _digest(path: Path, name: str) -> dict:
         return {"file": name, "bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def _readme(name: str, files: Sequence[Path], options: dict, report: Report) -> str:
-    command = ["jobi-tf", "data", "build"]
-    for path in files:
-        command += ["--from", str(path)]
-    for option, value in options.items():
-        if isinstance(value, bool):
-            command.append(f"--{option}" if value else f"--no-{option}")
-        elif value is not None:
-            command += [f"--{option.replace('_', '-')}", str(value)]
-    rows = [f"| {x.name} | {x.entities:,} | {x.relations:,} | {x.triples:,} |" for x in report.steps]
-    rows += [f"| in {split} | | | {count:,} |" for split, count in report.splits.items()]
-    return (
-        f"# {name}\n\n"
-        "Triples as lines of head, relation and tail with tabs between them. No triple occurs twice; every entity\n"
-        f"occurs in {options['min_triples']} or more of them over the three files; every entity and relation of valid\n"
-        "and test occurs in train.\n\n"
-        "| | entities | relations | triples |\n|---|---|---|---|\n" + "\n".join(rows) + "\n\n"
-        f"Made by\n\n    {shlex.join(command)}\n\n"
-        "`build.json` has the digests of the files, all counts, and the versions of the programs.\n"
-    )
+def _command(files: Sequence[Path], recipe: Recipe, columns: Sequence[str] | None, header: bool | None) -> str:
+    """Returns the command that builds the same data set."""
+    options = {"--from": files, "--columns": [] if columns is None else [",".join(columns)]}
+    options |= {f"--{name.replace('_', '-')}": [value] for name, value in asdict(recipe).items() if value is not None}
+    words = ["jobi-tf", "data", "build"] + ([] if header is None else ["--header" if header else "--no-header"])
+    return shlex.join([*words, *(str(word) for name, values in options.items() for v in values for word in (name, v))])

@@ -2,14 +2,18 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import JobiError
-from jobi_tf.files import left_behind
+
+_ABANDONED = 600.0
+"""Seconds without a change after which something incomplete is not being written any more."""
 
 
 def home() -> Path:
@@ -45,7 +49,7 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
             # Another format or a damaged copy: it is only a cache, so it is made again.
             shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder.parent)
-    _remove_abandoned(folder)
+    remove_abandoned(folder.parent)
     graph = build()
     try:
         graph.save(folder)
@@ -69,25 +73,12 @@ def make_folder(folder: Path) -> None:
         raise JobiError(f"the cache folder {folder} is not writable; set JOBI_TF_HOME to another folder")
 
 
-def _remove_abandoned(target: Path) -> None:
-    """Removes what processes that were killed left beside `target`."""
-    pattern = left_behind(target.name)
-    for path in target.parent.iterdir():
-        match = pattern.fullmatch(path.name)
-        if match and not _runs(int(match[1])):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _runs(process: int) -> bool:
-    if os.name != "posix":
-        return True  # elsewhere signal 0 would end the process instead of testing it
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+def remove_abandoned(folder: Path) -> None:
+    """Removes the incomplete files and folders that killed processes left in a folder of the cache."""
+    for path in (*folder.glob(".tmp-*"), *folder.glob("tmp*")):  # the names that `jobi_tf.files` and pooch give
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
 
 def failure(verb: str, path: Path, error: OSError) -> JobiError:

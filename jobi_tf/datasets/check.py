@@ -93,45 +93,39 @@ def check(graph: Graph, *, threshold: float = 0.8, min_support: int = 10) -> Rep
     triples = _Triples(graph)
     linked = _Linked(triples)
     pairs, flagged = _relation_pairs(triples, linked, threshold, min_support)
-    findings = [
-        *(_duplicates(triples, split) for split in SPLITS),
-        *(_shared(triples, first, second) for first, second in combinations(SPLITS, 2)),
-    ]
+    findings = [_repeats(triples, split, split) for split in SPLITS]
+    findings += [_repeats(triples, first, second) for first, second in combinations(SPLITS, 2)]
     for split in SPLITS[1:]:
-        findings += [*_unseen(triples, split, "entities"), *_unseen(triples, split, "relations")]
+        for kind in ("entities", "relations"):
+            findings += _unseen(triples, split, kind)
     findings += [_leaks(triples, linked, flagged, split) for split in SPLITS[1:]]
     return Report(graph.name, tuple(findings), tuple(pairs), threshold, min_support)
 
 
 class _Triples:
-    """The triples of all splits as one sequence of rows, int64 [N, 3], train first.
+    """The triples of all splits as one table, int64 [N, 3], train first; a row is an index into it.
 
     `ids`, int64 [N], are equal for equal triples, and `first` is the first row of each id, int64 [ids].
     """
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.rows = np.concatenate([graph.splits[split] for split in SPLITS]).astype(np.int64)
-        ends = np.cumsum([0, *(len(graph.splits[split]) for split in SPLITS)]).tolist()
-        self.ranges = {split: range(ends[i], ends[i + 1]) for i, split in enumerate(SPLITS)}
-        head, relation, tail = self.rows.T
+        self.table = np.concatenate([graph.splits[split] for split in SPLITS]).astype(np.int64)
+        ends = np.cumsum([0, *(len(graph.splits[split]) for split in SPLITS)])
+        self.rows = {split: np.arange(ends[i], ends[i + 1]) for i, split in enumerate(SPLITS)}
+        head, relation, tail = self.table.T
         keys = triple_keys(head, relation, tail, graph.num_entities, graph.num_relations)
         _, self.first, self.ids = np.unique(keys, return_index=True, return_inverse=True)
 
-    def of(self, split: str) -> tuple[int, np.ndarray, np.ndarray]:
-        """Returns the first row of a split, its triples and their ids."""
-        part = slice(self.ranges[split].start, self.ranges[split].stop)
-        return part.start, self.rows[part], self.ids[part]
-
     def where(self, row: int) -> str:
-        """Returns the file and line of a row, or its split and row if the file is unknown."""
-        split = next(split for split, part in self.ranges.items() if row < part.stop)
-        source, place = self.graph.sources.get(split), row - self.ranges[split].start
+        """Returns the file and line of a row, or its split and place if the file is unknown."""
+        split = next(split for split, rows in self.rows.items() if len(rows) and row <= rows[-1])
+        source, place = self.graph.sources.get(split), int(row - self.rows[split][0])
         return source.where(place) if source else f"{split} row {place}"
 
     def spell(self, row: int) -> str:
         """Returns a triple in names."""
-        head, relation, tail = self.rows[row].tolist()
+        head, relation, tail = self.table[row].tolist()
         return f"({self.graph.entities[head]}, {self.graph.relations[relation]}, {self.graph.entities[tail]})"
 
     def show(self, row: int) -> str:
@@ -142,16 +136,16 @@ class _Triples:
 class _Linked:
     """All pairs of distinct triples that link the same two entities.
 
-    `first` and `second` are their rows, `reversed` says whether one is in the other direction, and `codes` are equal
-    for pairs of the same two relations and the same `reversed`; all [pairs].
+    `first` and `second` are their rows, and `codes` are equal for pairs of the same two relations that both are in the
+    same direction, or both not; all int64 [pairs].
     """
 
     def __init__(self, triples: _Triples):
         rows = np.sort(triples.first)
-        head, relation, tail = triples.rows[rows].T
+        head, relation, tail = triples.table[rows].T
         keys = np.minimum(head, tail) * triples.graph.num_entities + np.maximum(head, tail)
         order = np.argsort(keys, kind="stable")
-        rows, keys = rows[order], keys[order]
+        rows, keys, relation, turned = rows[order], keys[order], relation[order], (head > tail)[order]
         # Triples with the same entities are neighbours now: compare each with the next, the next but one, and so on.
         parts, at, lag = [], np.arange(len(keys)), 0
         while len(at):
@@ -160,11 +154,10 @@ class _Linked:
             at = at[keys[at] == keys[at + lag]]
             parts.append((at, at + lag))
         first, second = (np.concatenate(places) for places in zip(*parts, strict=True))
-        turned, relation = (head > tail)[order], relation[order]
-        self.first, self.second, self.reversed = rows[first], rows[second], turned[first] != turned[second]
+        self.first, self.second = rows[first], rows[second]
         self.shape = (2, triples.graph.num_relations, triples.graph.num_relations)
         low, high = np.sort([relation[first], relation[second]], axis=0)
-        self.codes = np.ravel_multi_index((self.reversed.astype(int), low, high), self.shape)
+        self.codes = np.ravel_multi_index(((turned[first] != turned[second]).astype(int), low, high), self.shape)
 
 
 def _relation_pairs(
@@ -172,20 +165,19 @@ def _relation_pairs(
 ) -> tuple[list[RelationPair], np.ndarray]:
     """Returns the relations that duplicate or reverse another one, and their codes."""
     codes, index, support = np.unique(linked.codes, return_index=True, return_counts=True)
-    turned, low, high = np.unravel_index(codes, linked.shape)
+    reversed_, low, high = np.unravel_index(codes, linked.shape)
     support = np.where(low == high, 2 * support, support)  # each of two triples of a symmetric relation reverses one
-    distinct = triples.rows[triples.first]
-    loops = distinct[:, 0] == distinct[:, 2]  # a loop is its own reverse, which says nothing about the relation
-    sizes = [np.bincount(distinct[rows, 1], minlength=linked.shape[1]) for rows in (slice(None), ~loops)]
-    shares = [support / np.stack(sizes)[turned, relation] for relation in (low, high)]
+    distinct = triples.table[triples.first]
+    proper = distinct[distinct[:, 0] != distinct[:, 2]]  # a loop is its own reverse, which says nothing
+    sizes = np.stack([np.bincount(rows[:, 1], minlength=linked.shape[1]) for rows in (distinct, proper)])
+    shares = support / sizes[reversed_, low], support / sizes[reversed_, high]
     names, pairs = triples.graph.relations, []
     chosen = np.flatnonzero((support >= min_support) & (np.maximum(*shares) >= threshold))
     for i in chosen.tolist():
-        (share, relation), (lesser, other) = sorted(
-            ((float(shares[0][i]), int(low[i])), (float(shares[1][i]), int(high[i]))), key=lambda x: -x[0]
-        )
-        kind = "duplicate" if not turned[i] else "symmetric" if relation == other else "inverse"
-        example = " and ".join(triples.where(int(rows[index[i]])) for rows in (linked.first, linked.second))
+        sides = [(float(shares[0][i]), int(low[i])), (float(shares[1][i]), int(high[i]))]
+        (share, relation), (lesser, other) = sorted(sides, key=lambda side: -side[0])
+        kind = "duplicate" if not reversed_[i] else "symmetric" if relation == other else "inverse"
+        example = " and ".join(triples.where(rows[index[i]]) for rows in (linked.first, linked.second))
         pairs.append(RelationPair(names[relation], kind, names[other], share, lesser, int(support[i]), example))
     pairs.sort(key=lambda pair: (-pair.share, -pair.support, pair.relation, pair.other))
     return pairs, codes[chosen]
@@ -195,59 +187,49 @@ def _finding(check: str, split: str, found: np.ndarray, total: int, describe: Ca
     return Finding(check, split, len(found), total, tuple(describe(x) for x in found[:_EXAMPLES].tolist()))
 
 
-def _duplicates(triples: _Triples, split: str) -> Finding:
-    start, _, ids = triples.of(split)
-    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-    original = first[inverse]
+def _repeats(triples: _Triples, before: str, split: str) -> Finding:
+    """Finds the triples of a split that occur in `before`, or, if that is the same split, earlier in it."""
+    earlier, rows = triples.rows[before], triples.rows[split]
+    original = np.full(len(triples.first), len(triples.table))  # for each id the first row in `before`
+    original[triples.ids[earlier][::-1]] = earlier[::-1]
 
     def describe(row: int) -> str:
-        again, before = start + row, start + int(original[row])
-        return f"{triples.where(again)} repeats {triples.where(before)}: {triples.spell(again)}"
+        return f"{triples.where(row)} repeats {triples.where(original[triples.ids[row]])}: {triples.spell(row)}"
 
-    return _finding("duplicate triples", split, np.flatnonzero(original != np.arange(len(ids))), len(ids), describe)
-
-
-def _shared(triples: _Triples, first: str, second: str) -> Finding:
-    (before, _, others), (start, _, ids) = triples.of(first), triples.of(second)
-
-    def describe(row: int) -> str:
-        original = before + int(np.flatnonzero(others == ids[row])[0])
-        return f"{triples.where(start + row)} repeats {triples.where(original)}: {triples.spell(start + row)}"
-
-    found = np.flatnonzero(np.isin(ids, others))
-    return _finding(f"triples shared with {first}", second, found, len(ids), describe)
+    name = "duplicate triples" if before == split else f"triples shared with {before}"
+    return _finding(name, split, rows[original[triples.ids[rows]] < rows], len(rows), describe)
 
 
 def _unseen(triples: _Triples, split: str, kind: str) -> tuple[Finding, Finding]:
     """Finds the names of a split that do not occur in training, and the triples that contain one."""
-    graph = triples.graph
-    vocabulary, columns = (graph.entities, [0, 2]) if kind == "entities" else (graph.relations, [1])
-    start, rows, _ = triples.of(split)
-    used = rows[:, columns]
+    vocabulary = triples.graph.entities if kind == "entities" else triples.graph.relations
+    columns = [0, 2] if kind == "entities" else [1]
     seen = np.zeros(len(vocabulary), bool)
-    seen[graph.train[:, columns]] = True
+    seen[triples.graph.train[:, columns]] = True
+    rows = triples.rows[split]
+    used = triples.table[rows][:, columns]
     names, first = np.unique(used, return_index=True)
 
     def describe(place: int) -> str:
-        row = int(first[place]) // len(columns)  # np.unique counts through all columns of a row, then the next row
-        return f"{triples.where(start + row)}: {vocabulary[int(names[place])]}"
+        row = rows[first[place] // len(columns)]  # np.unique counts through all columns of a row, then the next row
+        return f"{triples.where(row)}: {vocabulary[int(names[place])]}"
 
-    unseen, touched = np.flatnonzero(~seen[names]), np.flatnonzero(~seen[used].all(axis=1))
+    touched = rows[~seen[used].all(axis=1)]
     return (
-        _finding(f"{kind} unseen in training", split, unseen, len(names), describe),
-        _finding(f"triples with unseen {kind}", split, touched, len(rows), lambda row: triples.show(start + row)),
+        _finding(f"{kind} unseen in training", split, np.flatnonzero(~seen[names]), len(names), describe),
+        _finding(f"triples with unseen {kind}", split, touched, len(rows), triples.show),
     )
 
 
 def _leaks(triples: _Triples, linked: _Linked, flagged: np.ndarray, split: str) -> Finding:
     hit = np.isin(linked.codes, flagged)
-    evidence = np.full(len(triples.first), -1)  # for each id a training triple that leaks it
+    evidence = np.full(len(triples.first), -1)  # for each id the row of a training triple that leaks it
     for known, answer in ((linked.first, linked.second), (linked.second, linked.first)):
         leaks = hit & (known < len(triples.graph.train))
         evidence[triples.ids[answer[leaks]]] = known[leaks]
-    start, _, ids = triples.of(split)
+    rows = triples.rows[split]
 
     def describe(row: int) -> str:
-        return f"{triples.show(start + row)}, given by {triples.show(int(evidence[ids[row]]))}"
+        return f"{triples.show(row)}, given by {triples.show(evidence[triples.ids[row]])}"
 
-    return _finding("answers leaked by training", split, np.flatnonzero(evidence[ids] >= 0), len(ids), describe)
+    return _finding("answers leaked by training", split, rows[evidence[triples.ids[rows]] >= 0], len(rows), describe)

@@ -98,8 +98,7 @@ def prepare(
     else:
         if archive is not None:
             raise UsageError(f"an archive is for a data set out of {', '.join(DATASETS)}, got {name!r}")
-        columns_ = Columns.of(columns, weights, header)
-        key, build = _local(Path(dataset).expanduser(), columns_, split, seed, name)
+        key, build = _local(Path(dataset).expanduser(), Columns(columns, weights, header), split, seed, name)
     graph, cached = cache.open_or_build(key, build)
     return Prepared(graph, cache.graph_folder(key), cached)
 

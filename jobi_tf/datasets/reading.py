@@ -31,23 +31,16 @@ KNOWN_HEADERS = (
 )
 """A first line that holds one of these sets of names is a header; each is in the order head, relation, tail."""
 
-_OTHER_FORMATS = {
-    b"\xff\xfe": "UTF-16 (convert it with iconv -f UTF-16 -t UTF-8)",
-    b"\xfe\xff": "UTF-16 (convert it with iconv -f UTF-16 -t UTF-8)",
-    b"\x1f\x8b": "gzip data (add .gz to the file name)",
-    b"PK\x03\x04": "a zip archive",
-}
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 
 
-@dataclass(frozen=True)
 class Columns:
     """Which columns of a file hold head, relation, tail and weight, and whether it has a header.
 
     Args:
-        triple: the head, relation and tail columns, each by its name in the header or its position from 1. None: the
-            columns of a known header, else the first three.
+        triple: the head, relation and tail columns, each by its name in the header, in any case, or its position from
+            1. None: the columns of a known header, else the first three.
         weight: the weight column, by name or position. None: there are no weights.
         header: whether the first line is a header. None: it is one if a column is given by name, or if it holds the
             names of a known header.
@@ -57,39 +50,21 @@ class Columns:
             name although there is no header.
     """
 
-    triple: tuple[str | int, ...] | None = None
-    weight: str | int | None = None
-    header: bool | None = None
-
-    def __post_init__(self) -> None:
-        shown = ",".join(map(str, self.given))
+    def __init__(
+        self, triple: Sequence[str | int] | None = None, weight: str | int | None = None, header: bool | None = None
+    ):
+        self.triple = None if triple is None else [_selector(column) for column in triple]
+        self.weight = [] if weight is None else [_selector(weight)]
+        self.header = header
+        given = [*(self.triple or ()), *self.weight]
+        self.named = any(isinstance(column, str) for column in given)
+        shown = repr(",".join(map(str, given)))
         if self.triple is not None and len(self.triple) != 3:
-            raise UsageError(f"expected three columns (head, relation, tail), got {len(self.triple)}: {shown!r}")
-        if len(set(self.given)) < len(self.given) or "" in self.given:
-            raise UsageError(f"expected different columns, got {shown!r}")
-        if 0 in self.given:
-            raise UsageError(f"expected column positions that start at 1, got {shown!r}")
-        if self.named and self.header is False:
-            raise UsageError(f"columns {shown!r} include names, which need a header: use positions without one")
-
-    @classmethod
-    def of(
-        cls, columns: Sequence[str | int] | None, weights: str | int | None = None, header: bool | None = None
-    ) -> "Columns":
-        """Makes an instance from the arguments of `load_graph`: names in any case, positions as text or numbers."""
-        selectors = [_selector(column) for column in columns] if columns is not None else None
-        weight = None if weights is None else _selector(weights)
-        return cls(None if selectors is None else tuple(selectors), weight, header)
-
-    @property
-    def given(self) -> list[str | int]:
-        """The columns that were given explicitly, the weight last."""
-        return [*(self.triple or ()), *([] if self.weight is None else [self.weight])]
-
-    @property
-    def named(self) -> bool:
-        """Whether a column is given by name."""
-        return any(isinstance(column, str) for column in self.given)
+            raise UsageError(f"expected three columns (head, relation, tail), got {len(self.triple)}: {shown}")
+        if len(set(given)) < len(given) or "" in given or 0 in given:
+            raise UsageError(f"expected different column names, or positions from 1, got {shown}")
+        if self.named and header is False:
+            raise UsageError(f"columns {shown} include names, which need a header: use positions without one")
 
     def locate(self, first: list[str], where: str) -> tuple[bool, int, list[int]]:
         """Finds the columns in the first row of a file.
@@ -104,16 +79,13 @@ class Columns:
         fields = [field.strip().casefold() for field in first]
         known = next((names for names in KNOWN_HEADERS if set(names) <= set(fields)), None)
         header = self.named or (known is not None if self.header is None else self.header)
-        if not self.given:
-            if header and len(first) != 3:
-                raise DataError(
-                    f"{where}:1: expected 3 columns, got {len(first)} ({_shown(first)}): "
-                    "specify those of head, relation and tail"
-                )
-            return header, 3, _indices(known, fields, where) if header and known else [0, 1, 2]
-        triple = self.triple or (known if header and known else (1, 2, 3))
-        columns = triple if self.weight is None else (*triple, self.weight)
-        return header, len(first), _indices(columns, fields, where)
+        if not self.triple and not self.weight:
+            if not header:
+                return False, 3, [0, 1, 2]
+            if len(first) != 3:
+                raise DataError(f"{where}:1: expected 3 columns, got {len(first)}: specify head, relation and tail")
+        triple = self.triple or (known if header and known else [1, 2, 3])
+        return header, len(first), _indices([*triple, *self.weight], fields, where)
 
 
 def _selector(column: str | int) -> str | int:
@@ -168,10 +140,8 @@ class Names(dict[str, int]):
         # Every distinct name comes here exactly once, so the loop over the rows need not check any.
         if not name or name.isspace():
             raise ValueError("expected a head, a relation and a tail, got an empty field")
-        if "\0" in name:
-            raise ValueError("expected text, got a NUL byte (is it a binary file, or UTF-16?)")
-        if "\n" in name or "\r" in name:
-            raise ValueError("expected names without line breaks, got one")
+        if "\0" in name or "\r" in name or "\n" in name:
+            raise ValueError("expected names without NUL bytes and line breaks (is the file not UTF-8 text?)")
         self[name] = identity = len(self)
         return identity
 
@@ -220,7 +190,6 @@ class TripleReader:
         number, fields = 0, list[str]()
         ids, weights, blank = array("i"), array("d"), 0
         try:
-            _check_format(stream, where)
             first = next(rows, None)
             if first is None:
                 raise DataError(f"{where}: expected triples, the file is empty")
@@ -268,14 +237,6 @@ class TripleReader:
             {split: rows.source for split, rows in parts.items()},
             {split: rows.weights for split, rows in parts.items() if rows.weights is not None},
         )
-
-
-def _check_format(stream: BinaryIO, where: str) -> None:
-    start = stream.read(4)
-    stream.seek(0)
-    for magic, kind in _OTHER_FORMATS.items():
-        if start.startswith(magic):
-            raise DataError(f"{where}:1: expected text in UTF-8, got {kind}")
 
 
 def _irregular(fields: list[str], width: int, separator: str) -> str:

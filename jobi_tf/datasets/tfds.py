@@ -26,8 +26,8 @@ class TripleBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  #
     The archive is verified by its digests and counts, whether it was downloaded or given.
 
     Args:
-        archive: the archive, instead of a download. It may also be in the folder for manual downloads of TensorFlow
-            Datasets, or in the folder that the environment variable `JOBI_TF_ARCHIVES` names.
+        archive: the archive. None: it is looked up in the folder that the environment variable `JOBI_TF_ARCHIVES`
+            names, and downloaded by TensorFlow Datasets if it is not there.
         **kwargs: as for every builder of TensorFlow Datasets.
 
     Example:
@@ -37,10 +37,6 @@ class TripleBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  #
 
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES: ClassVar[dict[str, str]] = {"1.0.0": "First release."}
-    MANUAL_DOWNLOAD_INSTRUCTIONS = (
-        "Only without a network: put the archive, under the file name of its download, into this folder; "
-        "or give its path as `builder_kwargs={'archive': path}`."
-    )
 
     def __init__(self, *, archive: str | Path | None = None, **kwargs: Any):
         self._archive = None if archive is None else Path(archive)
@@ -72,20 +68,10 @@ class TripleBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  #
         )
 
     def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Iterator]:
-        graph = archives.read_archive(self.facts(), self._find(dl_manager))
-        return {split: self._generate_examples(graph, split) for split in graph.splits}
-
-    def _find(self, dl_manager: tfds.download.DownloadManager) -> Path:
         facts = self.facts()
-        if self._archive is None:
-            try:
-                manual = Path(dl_manager.manual_dir) / facts.file
-            except AssertionError:  # there is no such folder, or nothing in it
-                pass
-            else:
-                if manual.is_file():
-                    return manual
-        return archives.find(facts, self._archive) or Path(dl_manager.download(facts.url))
+        path = archives.find(facts, self._archive) or Path(dl_manager.download(facts.url))
+        graph = archives.read_archive(facts, path)
+        return {split: self._generate_examples(graph, split) for split in graph.splits}
 
     def _generate_examples(self, graph: Graph, split: str) -> Iterator[tuple[int, dict[str, str]]]:
         for row, (head, relation, tail) in enumerate(graph.splits[split].tolist()):

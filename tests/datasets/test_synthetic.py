@@ -55,7 +55,7 @@ def test_equal_seeds_give_equal_graphs(graph):
 
 @pytest.mark.parametrize(
     ("sizes", "words"),
-    [((100, 2, 100), "102 .* got 100"), ((16, 1, 2000), "2,000 .* 2[0-9]{2} "), ((15, 1, 100), "16 .* got 15")],
+    [((100, 2, 100), "102.*got 100"), ((16, 1, 2000), "got 2,000.* 256 "), ((15, 1, 100), "16 .* got 15")],
 )
 def test_sizes_that_do_not_fit(sizes, words):
     with pytest.raises(UsageError, match=words):
