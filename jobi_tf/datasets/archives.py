@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -43,11 +44,8 @@ def _downloads() -> Path:
     return cache.home() / "archives"
 
 
-def download(dataset: DataSet) -> Path:
-    """Downloads the archive of a data set into the cache, where it is kept only if its digests are right.
-
-    Returns:
-        The path of the archive.
+def download(dataset: DataSet) -> Graph:
+    """Downloads the archive of a data set and reads it; the cache keeps it only if its digests and counts are right.
 
     Raises:
         JobiError: the network or the disk failed.
@@ -70,22 +68,22 @@ def download(dataset: DataSet) -> Path:
                 path=folder,
                 downloader=pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=_TIMEOUT),
             )
-        verify(dataset, Path(path))
+        return read_archive(dataset, Path(path))
     except requests.RequestException as error:
         raise JobiError(f"cannot download {dataset.url}: {_reason(error)}; {_advice(dataset)}") from None
     except OSError as error:
         raise cache.failure("write in", folder, error) from None
-    except ValueError as error:  # of pooch or of `verify`
+    except ValueError as error:  # of pooch or of `read_archive`
         (folder / dataset.file).unlink(missing_ok=True)
         raise DataError(f"{dataset.url} is not the expected archive: {error}; {_advice(dataset)}") from None
-    return Path(path)
 
 
 def _reason(error: Any) -> str:
     """Returns why a request failed, without the chain of connection objects that requests puts before it."""
     if error.response is not None:
         return f"the server answered {error.response.status_code} {error.response.reason}"
-    return f"{type(error).__name__}: {str(error).split(': ')[-1].rstrip(')')}"
+    detail = re.split(r"\"|',", str(error).split(": ")[-1])[0].lstrip("('")
+    return f"{type(error).__name__}: {detail}"
 
 
 def _advice(dataset: DataSet) -> str:

@@ -131,7 +131,8 @@ def _named(name: str, archive: str | Path | None) -> tuple[str, Callable[[], Gra
         archives.verify(dataset, given)  # even if the graph is in the cache: the user asks about this file
 
     def build() -> Graph:
-        return archives.read_archive(dataset, given or archives.find(dataset) or archives.download(dataset))
+        path = given or archives.find(dataset)
+        return archives.read_archive(dataset, path) if path else archives.download(dataset)
 
     return name, build
 

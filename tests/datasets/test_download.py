@@ -98,14 +98,21 @@ def test_time_out(tiny, home, monkeypatch):
     assert not list((home / "archives").iterdir())
 
 
-def test_git_ids_are_verified_in_downloads(tiny, home, monkeypatch):
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"digests": {"umls.tar.gz": "git:0000"}}, r"umls.tar.gz.* git 0000"),
+        ({"digests": {"train.txt": "git:0000"}}, r"train.txt.* git 0000"),
+        ({"digests": {}, "entities": 7}, r"7 entities"),
+    ],
+)
+def test_all_that_is_known_is_verified_in_downloads(tiny, home, monkeypatch, change, words):
     facts, path = tiny
-    for name in ("umls.tar.gz", "train.txt"):
-        with serve(content(path.read_bytes())) as url:
-            monkeypatch.setitem(DATASETS, "umls", replace(facts, url=url, digests={name: "git:0000"}))
-            with pytest.raises(DataError, match=rf"{name}.* git 0000"):
-                load_graph("umls")
-        assert not list((home / "archives").iterdir())
+    with serve(content(path.read_bytes())) as url:
+        monkeypatch.setitem(DATASETS, "umls", replace(facts, url=url, **change))
+        with pytest.raises(DataError, match=words):
+            load_graph("umls")
+    assert not list((home / "archives").iterdir())
 
 
 KILLED = """
