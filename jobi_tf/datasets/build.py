@@ -52,7 +52,7 @@ class Recipe:
                 raise UsageError(f"expected a number of {split} triples or a share between 0 and 1, got {size}")
 
     def sizes(self, triples: int) -> tuple[int, int]:
-        """Returns the numbers of valid and of test triples out of so many: at least one each."""
+        """Returns the numbers of valid and of test triples, at least one each, for a number of triples."""
         default = min(5000, triples // 100)
         valid, test = (
             default if size is None else size if isinstance(size, int) else round(size * triples)

@@ -88,7 +88,7 @@ def check(graph: Graph, *, threshold: float = 0.8, min_support: int = 10) -> Rep
     Args:
         graph: the graph.
         threshold: list two relations if at least this share of the entity pairs of one is also linked by the other.
-        min_support: and if this is at least so many entity pairs.
+        min_support: and if these are at least this number of entity pairs.
     """
     triples = _Triples(graph)
     linked = _Linked(triples)

@@ -140,7 +140,7 @@ def _named(name: str, archive: str | Path | None) -> tuple[str, Callable[[], Gra
 def _local(path: Path, columns: Columns, split: str | None, seed: int, name: str) -> tuple[str, Callable[[], Graph]]:
     if path.is_dir():
         if split is not None:
-            raise UsageError(f"{name} is a folder with splits of its own; option 'split' is for one file")
+            raise UsageError(f"{name} is a folder, which has its splits already; option 'split' is for one file")
         files = reading.find_splits(path)
         key = _key(path, list(files.values()), columns)
         return key, lambda: reading.read_folder(path.absolute().name, files, columns)

@@ -21,13 +21,16 @@ def test_archive_is_given_or_found(tiny, tmp_path, monkeypatch):
     assert load_graph("umls").fingerprint == graph.fingerprint
 
 
-def test_given_archive_is_verified_even_if_prepared(tiny, tmp_path):
+def test_given_archive_is_verified_even_if_prepared(tiny, tmp_path, monkeypatch):
     _, path = tiny
     load_graph("umls", archive=path)
     other = tmp_path / "other.tar.gz"
     other.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(DataError, match=r"other.tar.gz: .*sha256 \w{64}, got \w{64}"):
         load_graph("umls", archive=other)
+    monkeypatch.setitem(DATASETS, "umls", replace(DATASETS["umls"], digests={}, relations=7))
+    with pytest.raises(DataError, match=r"umls.tar.gz: .*7 relations"):
+        load_graph("umls", archive=path)
 
 
 def test_paths_that_are_no_archive(tmp_path, monkeypatch):
