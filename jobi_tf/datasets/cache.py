@@ -30,8 +30,8 @@ def graph_folder(key: str) -> Path:
 def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
     """Opens the graph that is kept under `key`; builds and keeps it if there is none.
 
-    Several processes may do this at once: each writes to a separate folder, the first one renames it to that of the key,
-    and all open that.
+    Several processes may do this at once: each writes to a separate folder, the first one to finish renames it, and all
+    open that.
 
     Returns:
         The graph, memory-mapped, and whether it was in the cache.
