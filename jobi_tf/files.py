@@ -1,7 +1,6 @@
 """Writing files and folders that are never half there."""
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,11 +10,6 @@ from pathlib import Path
 def _beside(path: Path) -> Path:
     # The name ends as that of `path` does: some writers look at the suffix.
     return path.with_name(f".tmp-{os.getpid()}-{path.name}")
-
-
-def left_behind(name: str) -> re.Pattern[str]:
-    """Returns a pattern for what a killed process leaves beside `name`; group 1 is the id of the process."""
-    return re.compile(rf"\.tmp-(\d+)-{re.escape(name)}")
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def test_the_wheel_holds_every_file(wheel):
             if path.is_file() and path.suffix != ".pyc":
                 expected.add(f"{target}/{path.relative_to(ROOT / folder).as_posix()}")
     assert expected <= set(wheel.namelist())
-    assert {"jobi_tf/py.typed", "jobi_tf/datasets/world/train.tsv", "jobi_tf/datasets/umls/checksums.tsv"} <= expected
+    assert {"jobi_tf/py.typed", "jobi_tf/datasets/world/train.tsv"} <= expected
 
 
 def test_the_version_is_said_once():

@@ -174,6 +174,8 @@ class Graph:
             meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "sources": {}}
             for name in SPLITS:
                 np.save(beside / f"{name}.npy", np.ascontiguousarray(self.splits[name], np.int32))
+                if name in self.weights:
+                    np.save(beside / f"{name}.weights.npy", self.weights[name].astype(np.float32))
                 if source := self.sources.get(name):
                     meta["sources"][name] = {"file": source.file, "first_line": source.first_line}
                     if source.lines is not None:
@@ -193,6 +195,7 @@ class Graph:
             raise DataError(f"expected a prepared graph in {folder}, found no graph.json there") from None
         if meta["format"] != FORMAT:
             raise DataError(f"{folder} holds a graph of format {meta['format']}, this version reads {FORMAT}")
+        weights = {name: folder / f"{name}.weights.npy" for name in SPLITS}
         sources = {}
         for name, source in meta["sources"].items():
             lines = folder / f"{name}.lines.npy"
@@ -204,6 +207,7 @@ class Graph:
             Vocabulary.load(folder / "relations.txt", "relation"),
             {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS},
             sources,
+            {name: np.load(path, mmap_mode="r") for name, path in weights.items() if path.exists()},
         )
         graph.__dict__["fingerprint"] = meta["fingerprint"]  # where cached_property keeps it
         return graph

@@ -1,39 +1,38 @@
-"""Archives of public data sets: found, recognised by digest, and read without unpacking them."""
+"""Archives of public data sets: found or downloaded, verified by digests and counts, and read without unpacking."""
 
-import gzip
 import hashlib
+import io
 import os
-import posixpath
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
+from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import cache
 from jobi_tf.datasets.catalogue import DataSet
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.datasets.reading import TripleReader
+from jobi_tf.errors import DataError, JobiError, UsageError
 
-_LARGEST_MEMBER = 1 << 30
-
-
-def kept(dataset: DataSet) -> Path:
-    """Returns where a downloaded archive is kept."""
-    return cache.home() / "archives" / dataset.file
+_TIMEOUT = 30.0  # seconds without an answer, or between two parts of it
+_LARGEST_MEMBER = 1 << 30  # bytes
 
 
 def find(dataset: DataSet, archive: Path | None = None) -> Path | None:
-    """Returns the archive that is given, or lies in the folder `JOBI_TF_ARCHIVES`, or was downloaded; else None.
+    """Returns the given archive, else the one in the folder `JOBI_TF_ARCHIVES`, else a downloaded one, else None.
 
     Raises:
         UsageError: the given archive is not a file, or `JOBI_TF_ARCHIVES` is not a folder.
     """
     if archive is not None:
         if not archive.is_file():
-            came = "a folder" if archive.is_dir() else "nothing"
-            raise UsageError(f"expected the archive {dataset.file} at {archive}, found {came} there")
+            raise UsageError(f"expected the archive {dataset.file} at {archive}, which is not a file")
         return archive
-    candidates = [kept(dataset)]
+    candidates = [_downloads() / dataset.file]
     if folder := os.environ.get("JOBI_TF_ARCHIVES"):
         if not Path(folder).expanduser().is_dir():
             raise UsageError(f"expected a folder of archives in JOBI_TF_ARCHIVES, got {folder!r}")
@@ -41,111 +40,154 @@ def find(dataset: DataSet, archive: Path | None = None) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
+def _downloads() -> Path:
+    return cache.home() / "archives"
+
+
+def download(dataset: DataSet) -> Graph:
+    """Downloads the archive of a data set and reads it; the cache keeps it only if its digests and counts are right.
+
+    Raises:
+        JobiError: the network or the disk failed.
+        DataError: the server sent another file.
+    """
+    import pooch
+    import requests
+
+    folder = _downloads()
+    cache.make_folder(folder)
+    cache.remove_abandoned(folder)
+    digest = dataset.digests.get(dataset.file, "")
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        with _progress_bar(dataset) as bar:
+            path = pooch.retrieve(
+                dataset.url,
+                known_hash=digest if digest.startswith("sha256:") else None,
+                fname=dataset.file,
+                path=folder,
+                downloader=pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=_TIMEOUT),
+            )
+        return read_archive(dataset, Path(path))
+    except requests.RequestException as error:
+        raise JobiError(f"cannot download {dataset.url}: {_reason(error)}; {_advice(dataset)}") from None
+    except OSError as error:
+        raise cache.failure("write in", folder, error) from None
+    except ValueError as error:  # of pooch or of `read_archive`
+        (folder / dataset.file).unlink(missing_ok=True)
+        raise DataError(f"{dataset.url} is not the expected archive: {error}; {_advice(dataset)}") from None
+
+
+def _reason(error: Any) -> str:
+    """Returns why a request failed, without the chain of connection objects that requests puts before it."""
+    if error.response is not None:
+        return f"the server answered {error.response.status_code} {error.response.reason}"
+    detail = re.split(r"\"|',", str(error).split(": ")[-1])[0].lstrip("('")
+    return f"{type(error).__name__}: {detail}"
+
+
+def _advice(dataset: DataSet) -> str:
+    return (
+        f"fetch {dataset.file} by other means and pass it with --archive PATH, "
+        "or put it into the folder that the environment variable JOBI_TF_ARCHIVES names"
+    )
+
+
+@contextmanager
+def _progress_bar(dataset: DataSet) -> Iterator[SimpleNamespace]:
+    """Gives a progress bar as pooch expects it. It is shown on a terminal only; elsewhere just a line is printed."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console.print(f"downloading {dataset.url}", markup=False, soft_wrap=True)
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"downloading {dataset.file}", total=None)
+        bar = SimpleNamespace(total=0, reset=lambda: progress.reset(task), close=lambda: None)
+        bar.update = lambda size: progress.update(task, total=bar.total or None, advance=size)
+        yield bar
+
+
 def verify(dataset: DataSet, path: Path) -> None:
-    """Checks that a file is the archive of the data set, by the digests that the catalogue knows.
+    """Checks that a file is the archive of a data set: by its digest, or, if that is unknown, by all that it holds.
 
     Raises:
         DataError: it is another file, or a damaged one.
     """
-    if dataset.sha256 is None and dataset.blob is None:
-        for _ in read_members(dataset, path):  # checks the digests of the members
-            pass
+    if dataset.file not in dataset.digests:
+        read_archive(dataset, path)
         return
-    kind, expected = ("sha256", dataset.sha256) if dataset.sha256 else ("git blob id", dataset.blob)
-    digest = hashlib.sha256() if dataset.sha256 else _blob_digest(path.stat().st_size)
     try:
         with path.open("rb") as file:
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-    except OSError as problem:
-        raise DataError(f"{path}: cannot be read: {problem.strerror}") from None
+            _verify_digest(dataset, dataset.file, file, str(path))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _verify_digest(dataset: DataSet, name: str, file: BinaryIO, where: str) -> None:
+    algorithm, _, expected = dataset.digests.get(name, "").partition(":")
+    if not expected:
+        return
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    # The id that git gives to a file is the SHA-1 of a header and the content.
+    digest = hashlib.sha256() if algorithm == "sha256" else hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    while chunk := file.read(1 << 20):
+        digest.update(chunk)
     if digest.hexdigest() != expected:
         raise DataError(
-            f"{path}: expected {dataset.file} with {kind} {expected}, got {digest.hexdigest()}{_reason(path)}"
+            f"{where}: expected {name} of {dataset.title} with {algorithm} {expected}, got {digest.hexdigest()}: "
+            "it is damaged, or another file"
         )
 
 
-def read_members(dataset: DataSet, path: Path) -> Iterator[tuple[str, str, bytes]]:
-    """Reads the three files of triples out of an archive; nothing is unpacked, other members are not read.
+def read_archive(dataset: DataSet, path: Path) -> Graph:
+    """Reads the archive of a public data set, and checks its digests and all its counts.
+
+    Raises:
+        DataError: it is another file, it is damaged, or it holds something else than the catalogue lists.
+    """
+    if dataset.file in dataset.digests:
+        verify(dataset, path)
+    reader, parts = TripleReader(), {}
+    for split, where, content in _members(dataset, path):
+        parts[split] = reader.read(io.BytesIO(content), where)
+    found = {"entities": len(reader.entities), "relations": len(reader.relations)}
+    found |= {f"{split} triples": len(rows.triples) for split, rows in parts.items()}
+    expected = {"entities": dataset.entities, "relations": dataset.relations}
+    expected |= {f"{split} triples": count for split, count in dataset.triples.items()}
+    if wrong := [kind for kind in expected if found[kind] != expected[kind]]:
+        listed = ", ".join(f"{expected[kind]:,} {kind} (got {found[kind]:,})" for kind in wrong)
+        raise DataError(f"{path}: expected {dataset.title} with {listed}")
+    return reader.graph(dataset.name, parts)
+
+
+def _members(dataset: DataSet, path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """Reads the files of triples in an archive into memory; nothing is written, and other members are not read.
 
     Yields:
         Split, name of the file in messages, and content, for train, valid and test.
 
     Raises:
-        DataError: the archive is damaged or unsafe, a file is missing in it, or has another digest than expected.
+        DataError: the archive is damaged, or a file is missing in it or has another digest than expected.
     """
-    with _opened(path) as archive:
-        by_name: dict[str, list[tarfile.TarInfo]] = {}
-        for member in _safe_members(archive, path):
-            by_name.setdefault(PurePosixPath(member.name).name, []).append(member)
-        chosen = {}
-        for split, name in dataset.members.items():
-            found = by_name.get(name, [])
-            if len(found) != 1:
-                inside = ", ".join(sorted(member.name for member in archive.getmembers())[:6]) or "nothing"
-                raise DataError(
-                    f"{path}: expected one {name} in {dataset.file}, found {len(found)} (it holds {inside})"
-                )
-            chosen[split] = found[0]
-        for split, member in chosen.items():
-            yield split, f"{path.name}/{dataset.members[split]}", _content(dataset, split, archive, member, path)
-
-
-def _content(dataset: DataSet, split: str, archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bytes:
-    file = archive.extractfile(member) if member.isreg() else None
-    if file is None or member.size > _LARGEST_MEMBER:
-        raise DataError(f"{path}: expected {member.name} to be a regular file below 1 GiB, got something else")
-    content = file.read()
-    expected = dataset.member_blobs.get(split)
-    digest = _blob_digest(len(content))
-    digest.update(content)
-    if expected and digest.hexdigest() != expected:
-        raise DataError(
-            f"{path}: expected {member.name} of {dataset.title} with git blob id {expected}, got {digest.hexdigest()}"
-        )
-    return content
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(path, "r:gz") as archive:
-            yield archive
-    except (tarfile.TarError, EOFError, zlib.error) as problem:
-        raise DataError(f"{path}: expected a tar.gz archive, got a truncated or corrupt one ({problem})") from None
-    except OSError as problem:  # gzip.BadGzipFile is one
-        raise DataError(f"{path}: expected a tar.gz archive, which cannot be read: {problem}") from None
-
-
-def _safe_members(archive: tarfile.TarFile, path: Path) -> list[tarfile.TarInfo]:
-    """Returns the members, or refuses the archive where one points outside: nobody packs such a thing in good faith."""
-    for member in archive.getmembers():
-        target = member.name
-        if member.issym():
-            target = posixpath.join(posixpath.dirname(member.name), member.linkname)
-        elif member.islnk():
-            target = member.linkname
-        for name in (member.name, target):
-            if name.startswith(("/", "\\")) or posixpath.normpath(name).split("/")[0] == ".." or name[1:3] == ":\\":
-                raise DataError(f"{path}: refused, as its member {member.name!r} points outside the archive ({name})")
-    return archive.getmembers()
-
-
-def _reason(path: Path) -> str:
-    """Returns what else is wrong with a file of a wrong digest, if it shows."""
-    try:
-        with gzip.open(path) as file:
-            while file.read(1 << 20):
-                pass
-        with _opened(path) as archive:
-            _safe_members(archive, path)
-    except (EOFError, OSError, zlib.error) as problem:
-        return f"; it is truncated or corrupt ({problem})"
-    except DataError as problem:
-        return "; " + str(problem).removeprefix(f"{path}: ")
-    return ""
-
-
-def _blob_digest(size: int) -> "hashlib._Hash":
-    """Begins a git blob id, which is the sha1 of a header and the content."""
-    return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+            members = archive.getmembers()
+            for split, name in dataset.members.items():
+                found = [member for member in members if PurePosixPath(member.name).name == name]
+                if len(found) != 1 or not found[0].isreg() or found[0].size > _LARGEST_MEMBER:
+                    inside = ", ".join(member.name for member in members[:6]) or "nothing"
+                    raise DataError(
+                        f"{path}: expected one regular file {name} of less than 1 GiB, found {len(found)} of that name"
+                        f" (the archive holds {inside})"
+                    )
+                file = archive.extractfile(found[0])
+                assert file is not None
+                content = file.read()
+                _verify_digest(dataset, name, io.BytesIO(content), f"{path}: {found[0].name}")
+                yield split, f"{path.name}/{name}", content
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:  # a damaged gzip file raises an OSError
+        raise DataError(f"{path}: expected a tar.gz archive, got one that is truncated or corrupt ({error})") from None

@@ -2,14 +2,18 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import JobiError
-from jobi_tf.files import left_behind
+
+_ABANDONED = 600.0
+"""Seconds without a change after which something incomplete is not being written any more."""
 
 
 def home() -> Path:
@@ -19,17 +23,18 @@ def home() -> Path:
 
 
 def graph_folder(key: str) -> Path:
-    """Returns where the graph of this key is kept, whether it is there or not."""
+    """Returns where the graph of this key is kept, whether it exists or not."""
     return home() / "graphs" / key
 
 
 def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
-    """Opens the graph that is kept under `key`; builds and keeps it where there is none.
+    """Opens the graph that is kept under `key`; builds and keeps it if there is none.
 
-    Several processes may do this at once: each writes beside, the first to rename wins, all open what it wrote.
+    Several processes may do this at once: each writes to a separate folder, the first one to finish renames it, and all
+    open that.
 
     Returns:
-        The graph, memory-mapped, and whether it had been there.
+        The graph, memory-mapped, and whether it was in the cache.
 
     Raises:
         JobiError: the cache cannot be read or written.
@@ -38,19 +43,19 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
     if folder.exists():
         try:
             return Graph.open(folder), True
-        except PermissionError as problem:
-            raise _failure("read", folder, problem) from None
+        except PermissionError as error:
+            raise failure("read", folder, error) from None
         except (OSError, EOFError, ValueError, KeyError):
             # Another format or a damaged copy: it is only a cache, so it is made again.
             shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder.parent)
-    sweep(folder.parent, folder.name)
+    remove_abandoned(folder.parent)
     graph = build()
     try:
         graph.save(folder)
-    except OSError as problem:
-        if not (folder / "graph.json").exists():  # else another process was faster, and its copy is as good
-            raise _failure("write", folder, problem) from None
+    except OSError as error:
+        if not (folder / "graph.json").exists():  # otherwise another process was faster, and its copy is as good
+            raise failure("write", folder, error) from None
     return Graph.open(folder), False
 
 
@@ -58,41 +63,26 @@ def make_folder(folder: Path) -> None:
     """Makes a folder of the cache before any work is done for it.
 
     Raises:
-        JobiError: it cannot be made, or nothing can be written there.
+        JobiError: it cannot be made, or is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise _failure("make", folder, problem) from None
+    except OSError as error:
+        raise failure("make", folder, error) from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise JobiError(f"cannot write in the cache folder {folder}: set JOBI_TF_HOME to a folder of yours")
+        raise JobiError(f"the cache folder {folder} is not writable; set JOBI_TF_HOME to another folder")
 
 
-def sweep(folder: Path, name: str) -> None:
-    """Removes what processes that no longer run left beside `folder/name`."""
-    pattern = left_behind(name)
-    for left in folder.iterdir():
-        match = pattern.fullmatch(left.name)
-        if match and not _runs(int(match[1])):
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink(missing_ok=True)
+def remove_abandoned(folder: Path) -> None:
+    """Removes the incomplete files and folders that killed processes left in a folder of the cache."""
+    for path in (*folder.glob(".tmp-*"), *folder.glob("tmp*")):  # the names that `jobi_tf.files` and pooch give
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
 
-def _runs(process: int) -> bool:
-    if os.name != "posix":
-        return True  # elsewhere signal 0 would end the process instead of asking for it
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _failure(verb: str, path: Path, problem: OSError) -> JobiError:
+def failure(verb: str, path: Path, error: OSError) -> JobiError:
+    """Returns the error for a failure to `verb` a path in the cache."""
     # NumPy reports a short write without an error number, as "8000 requested and 36 written".
-    reason = problem.strerror or f"the disk is probably full ({problem})"
-    return JobiError(f"cannot {verb} {path}: {reason}; JOBI_TF_HOME can name another cache folder")
+    reason = error.strerror or f"the disk is probably full ({error})"
+    return JobiError(f"cannot {verb} {path}: {reason}; set JOBI_TF_HOME to another folder")

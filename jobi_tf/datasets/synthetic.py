@@ -1,7 +1,6 @@
-"""Graphs of any size that are made up, but are like real ones: typed entities, hubs, facts that follow from others."""
+"""Made-up graphs of any size that resemble real ones: typed entities, hubs, and facts that follow from others."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,10 +18,10 @@ _ROUNDS = 50
 def synthesize(entities: int, relations: int, triples: int, seed: int = 0) -> Graph:
     """Makes up a graph.
 
-    Every entity has a type and, within it, one of 16 communities. A relation links one type to one type, so that which
-    entities occur with it tells much. Its tails are, in 85 of 100 triples, of the community that follows from the
-    head's by a rule of the relation: that can be learned. Relations are Zipf-distributed; how often an entity occurs
-    falls with its rank k in its type as k^(-2/3), so there are hubs. Every entity occurs in training.
+    Every entity has a type and, within it, one of 16 communities. A relation links one type to one type, so few
+    entities occur with it. In 85 of 100 of its triples, the community of the tail follows from that of the head by a
+    rule of the relation, which can be learned. Relations are Zipf-distributed; how often an entity occurs falls with
+    its rank k in its type as k^(-2/3), so there are hubs. Every entity occurs in training.
 
     Args:
         entities: number of entities, E.
@@ -45,7 +44,7 @@ def synthesize(entities: int, relations: int, triples: int, seed: int = 0) -> Gr
             f"expected at least {entities + 2 * held_out:,} triples for {entities:,} entities, got {triples:,}"
         )
     random = np.random.default_rng(seed)
-    plan = _Plan.draw(entities, relations, random)
+    plan = _Plan(entities, relations, random)
     every = plan.distinct_triples(triples, random)
     # The first E triples hold every entity: they stay in training.
     order = np.concatenate([np.arange(entities), entities + random.permutation(triples - entities)])
@@ -60,47 +59,29 @@ def synthesize(entities: int, relations: int, triples: int, seed: int = 0) -> Gr
     )
 
 
-@dataclass(frozen=True)
 class _Plan:
-    """What is drawn before the triples: entities of a type are a range of places, community c in every 16th of them.
+    """What is drawn before the triples.
 
-    Args:
-        bounds: places of type i are bounds[i] to bounds[i + 1], int64 [types + 1].
-        ids: id of the entity in each place, so that ids tell nothing, int32 [E].
-        domain: type of each relation's heads, int64 [R].
-        range: type of each relation's tails, int64 [R].
-        factor: odd; the tails' community is `factor * head's community + shift`, int64 [R].
-        shift: int64 [R].
-        share: share of each relation in the triples, float64 [R].
+    Entities of a type are a range of places, and community c is every 16th of them: places of type i are `bounds[i]` to
+    `bounds[i + 1]`, and `ids` has the entity in each place. Relations have a type of heads, `domain`, a type of tails,
+    `range`, a `share` of the triples, and a rule: a tail's community is `factor * head's community + shift`.
     """
 
-    bounds: np.ndarray
-    ids: np.ndarray
-    domain: np.ndarray
-    range: np.ndarray
-    factor: np.ndarray
-    shift: np.ndarray
-    share: np.ndarray
-
-    @classmethod
-    def draw(cls, entities: int, relations: int, random: np.random.Generator) -> "_Plan":
+    def __init__(self, entities: int, relations: int, random: np.random.Generator):
         types = max(1, min(relations, entities // (4 * COMMUNITIES), round(math.sqrt(entities) / 12)))
         weights = np.arange(1, types + 1) ** -0.7
         spare = entities - types * COMMUNITIES
         sizes = COMMUNITIES + np.floor(spare * weights / weights.sum()).astype(np.int64)
         sizes[0] += entities - sizes.sum()
         share = 1 / np.arange(1, relations + 1)
-        domain = random.choice(types, relations, p=sizes / entities)
-        domain[random.permutation(relations)[:types]] = np.arange(types)  # every type is some relation's domain
-        return cls(
-            np.concatenate([[0], np.cumsum(sizes)]),
-            random.permutation(entities).astype(np.int32),
-            domain,
-            random.choice(types, relations, p=sizes / entities),
-            2 * random.integers(0, COMMUNITIES // 2, relations) + 1,
-            random.integers(0, COMMUNITIES, relations),
-            share / share.sum(),
-        )
+        self.domain = random.choice(types, relations, p=sizes / entities)
+        self.domain[random.permutation(relations)[:types]] = np.arange(types)  # every type is some relation's domain
+        self.bounds = np.concatenate([[0], np.cumsum(sizes)])
+        self.ids = random.permutation(entities).astype(np.int32)
+        self.range = random.choice(types, relations, p=sizes / entities)
+        self.factor = 2 * random.integers(0, COMMUNITIES // 2, relations) + 1
+        self.shift = random.integers(0, COMMUNITIES, relations)
+        self.share = share / share.sum()
 
     def distinct_triples(self, count: int, random: np.random.Generator) -> np.ndarray:
         """Returns int32 [count, 3]; the first E of them have every entity as a head."""
@@ -117,13 +98,13 @@ class _Plan:
                 return np.concatenate(parts)
             drawn = self._draw(int(missing * 1.1) + 100, random)
             new, first = np.unique(self._keys(drawn), return_index=True)
-            fresh = np.sort(first[~_within(new, keys)])[:missing]
+            fresh = np.sort(first[~np.isin(new, keys, assume_unique=True)])[:missing]
             parts.append(drawn[fresh])
             keys = np.sort(np.concatenate([keys, self._keys(drawn[fresh])]))
             missing -= len(fresh)
         raise UsageError(
-            f"expected a graph that {len(self.ids):,} entities and {len(self.domain):,} relations can hold, got "
-            f"{count:,} triples: {count - missing:,} distinct ones were found"
+            f"expected fewer triples for {len(self.ids):,} entities and {len(self.domain):,} relations, got {count:,}: "
+            f"only {count - missing:,} distinct ones were found"
         )
 
     def _draw(self, count: int, random: np.random.Generator) -> np.ndarray:
@@ -149,9 +130,3 @@ class _Plan:
     def _keys(self, triples: np.ndarray) -> np.ndarray:
         head, relation, tail = triples.astype(np.int64).T
         return triple_keys(head, relation, tail, len(self.ids), len(self.domain))
-
-
-def _within(values: np.ndarray, ascending: np.ndarray) -> np.ndarray:
-    """Tells which values occur in an array in ascending order: bool [N]."""
-    place = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    return ascending[place] == values

@@ -20,24 +20,20 @@ def write_text(graph: Graph, folder: Path) -> None:
     Raises:
         UsageError: the folder exists.
     """
-    refuse_existing(folder)
+    require_new(folder)
     with new_folder(folder) as beside:
         for split, triples in graph.splits.items():
             write_triples(beside / f"{split}.tsv", triples, graph.entities.names, graph.relations.names)
 
 
-def refuse_existing(folder: Path) -> None:
-    """Refuses a folder for triples that is there already.
-
-    Raises:
-        UsageError: it is.
-    """
+def require_new(folder: Path) -> None:
+    """Raises `UsageError` if a folder for triples exists already."""
     if folder.exists():
         raise UsageError(f"expected a new folder for the triples, {folder} exists")
 
 
 def write_triples(path: Path, triples: np.ndarray, entities: Sequence[str], relations: Sequence[str]) -> None:
-    """Writes triples, int32 [N, 3], with TABs between their names."""
+    """Writes triples, int32 [N, 3], as lines with tabs between the names."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for start in range(0, len(triples), _ROWS):
             rows = triples[start : start + _ROWS].tolist()

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -43,6 +44,17 @@ def test_sources_tell_the_line(tmp_path):
     assert opened["train"].where(0) == "train.tsv:2"
     assert opened["test"].where(3) == "all.tsv:30"
     assert "valid" not in opened
+
+
+def test_weights_are_saved(tmp_path):
+    graph = random_graph()
+    weighted = replace(graph, weights={"train": np.linspace(0, 2, len(graph.train))})
+    weighted.save(tmp_path / "graph")
+    opened = Graph.open(tmp_path / "graph")
+    assert [*opened.weights] == ["train"]
+    assert opened.weights["train"].dtype == np.float32
+    np.testing.assert_allclose(opened.weights["train"], np.linspace(0, 2, len(graph.train)), rtol=1e-6)
+    assert opened.fingerprint == graph.fingerprint
 
 
 def test_sizes_and_seen_entities():

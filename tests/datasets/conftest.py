@@ -5,7 +5,7 @@ import pytest
 
 from jobi_tf.datasets.catalogue import DATASETS, DataSet
 
-from .files import dummy_members, write_archive
+from .files import members_of, write_archive
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +17,8 @@ def home(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def tiny(tmp_path, monkeypatch) -> tuple[DataSet, Path]:
-    """`umls` as the dummy data has it, and its archive."""
+    """A small data set that is called `umls`, and its archive."""
     path = tmp_path / "archives" / "umls.tar.gz"
-    facts = write_archive(path, DATASETS["umls"], dummy_members(DATASETS["umls"]))
+    facts = write_archive(path, DATASETS["umls"], members_of(DATASETS["umls"]))
     monkeypatch.setitem(DATASETS, "umls", replace(facts, url="http://127.0.0.1:9/umls.tar.gz"))
     return DATASETS["umls"], path

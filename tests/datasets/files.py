@@ -9,7 +9,6 @@ from pathlib import Path
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.datasets.catalogue import DataSet
 
-DUMMY = Path(__file__).parent / "dummy_data"
 LINES = {"train": "a\tr\tb\nb\tr\tc\na\ts\tc\n", "valid": "c\tr\ta\n", "test": "b\ts\td\n"}
 
 
@@ -29,8 +28,9 @@ def named_triples(graph: Graph, split: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def dummy_members(dataset: DataSet, folder: str = "") -> list[tuple[str, bytes]]:
-    return [(folder + name, (DUMMY / f"{split}.txt").read_bytes()) for split, name in dataset.members.items()]
+def members_of(dataset: DataSet, folder: str = "") -> list[tuple[str, bytes]]:
+    """The files of a small archive of a data set."""
+    return [(folder + name, LINES[split].encode()) for split, name in dataset.members.items()]
 
 
 def write_archive(path: Path, dataset: DataSet, members: list[tuple[str, bytes] | tarfile.TarInfo]) -> DataSet:
@@ -46,10 +46,9 @@ def write_archive(path: Path, dataset: DataSet, members: list[tuple[str, bytes] 
             archive.addfile(info, io.BytesIO(member[1]))
     return replace(
         dataset,
-        entities=5,
+        entities=4,
         relations=2,
-        triples={"train": 4, "valid": 2, "test": 1},
-        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        blob=None,
-        member_blobs={},
+        triples={"train": 3, "valid": 1, "test": 1},
+        digests={dataset.file: f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"},
+        size=path.stat().st_size,
     )

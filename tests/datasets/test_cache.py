@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.datasets import cache, load_graph, local, prepare
-from jobi_tf.datasets.layout import Layout
-from jobi_tf.datasets.text import Text
+from jobi_tf.datasets import cache, load_graph, prepare, reading
 from jobi_tf.errors import JobiError
 
 from .files import write_folder
@@ -20,9 +18,9 @@ from .files import write_folder
 def test_second_call_reads_no_text(tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "mine")
     first = prepare(folder)
-    monkeypatch.setattr(Text, "read", None)
+    monkeypatch.setattr(reading.TripleReader, "read", None)
     second = prepare(str(folder))
-    assert (first.was_there, second.was_there) == (False, True)
+    assert (first.cached, second.cached) == (False, True)
     assert first.folder == second.folder
     assert isinstance(second.graph.train, np.memmap)
     assert second.graph.sources["test"].where(0) == f"{folder}/test.tsv:1"
@@ -53,7 +51,7 @@ def test_damaged_copy_is_made_again(tmp_path):
         if content is not None:
             path.write_text(content)
         again = prepare(folder)
-        assert not again.was_there
+        assert not again.cached
         assert again.graph.fingerprint == first.graph.fingerprint
 
 
@@ -65,7 +63,7 @@ prepare(sys.argv[1])
 """
 
 
-def test_killed_preparation_is_swept(tmp_path, home):
+def test_killed_preparation_is_removed(tmp_path, home):
     folder = write_folder(tmp_path / "mine")
     process = subprocess.Popen([sys.executable, "-c", SLOW, str(folder)])
     try:
@@ -74,22 +72,23 @@ def test_killed_preparation_is_swept(tmp_path, home):
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.02)
-        running = prepare(folder)  # beside a running one: both are left alone
-        assert list(home.glob("graphs/.tmp-*-mine-*"))
+        running = prepare(folder)
+        (left,) = home.glob("graphs/.tmp-*-mine-*")  # that of the running one is kept
         (running.folder / "graph.json").unlink()
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
+    os.utime(left, (1, 1))
     prepared = prepare(folder)
     assert list((home / "graphs").iterdir()) == [prepared.folder]
     assert len(prepared.graph.train) == 3
 
 
 def test_two_preparations_at_once(tmp_path, home):
-    files = local.split_files(write_folder(tmp_path / "mine"))
+    files = reading.find_splits(write_folder(tmp_path / "mine"))
 
     def build() -> Graph:
-        return local.read_folder("mine", files, Layout())
+        return reading.read_folder("mine", files, reading.Columns())
 
     def build_while_another_one_ends() -> Graph:
         cache.open_or_build("mine", build)
@@ -116,30 +115,30 @@ def test_home_that_cannot_be_written(tmp_path, monkeypatch):
     folder = write_folder(tmp_path / "mine")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("JOBI_TF_HOME", str(tmp_path / "file"))
-    with pytest.raises(JobiError, match=r"cannot make .*file/graphs: Not a directory; JOBI_TF_HOME can name another"):
+    with pytest.raises(JobiError, match=r"file/graphs.*JOBI_TF_HOME"):
         load_graph(folder)
     (tmp_path / "locked" / "graphs").mkdir(parents=True)
     monkeypatch.setenv("JOBI_TF_HOME", str(tmp_path / "locked"))
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
-    with pytest.raises(JobiError, match=r"cannot write in the cache folder .*locked/graphs: set JOBI_TF_HOME"):
+    with pytest.raises(JobiError, match=r"locked/graphs.*JOBI_TF_HOME"):
         load_graph(folder)
 
 
 @pytest.mark.parametrize(
-    ("problem", "words"),
+    "problem",
     [
-        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "No space left on device; JOBI_TF_HOME"),
-        (OSError("8000 requested and 36 written"), "the disk is probably full"),  # how NumPy says it
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        OSError("8000 requested and 36 written"),  # how NumPy reports it
     ],
 )
-def test_full_disk(tmp_path, home, monkeypatch, problem, words):
+def test_full_disk(tmp_path, home, monkeypatch, problem):
     def full(*_: object) -> None:
         raise problem
 
     folder = write_folder(tmp_path / "mine")
     with monkeypatch.context() as patch:
         patch.setattr(np, "save", full)
-        with pytest.raises(JobiError, match=rf"cannot write .*mine-.*: {words}"):
+        with pytest.raises(JobiError, match=r"mine-.*JOBI_TF_HOME"):
             load_graph(folder)
     assert not list((home / "graphs").iterdir())
     assert len(load_graph(folder).train) == 3

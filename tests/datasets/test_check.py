@@ -25,7 +25,7 @@ def test_clean(tmp_path):
     assert not _found(report)
 
 
-def test_repeats_and_strangers(tmp_path):
+def test_repeats_and_unseen_names(tmp_path):
     folder = write_folder(
         tmp_path,
         train=_text("a r b", "b r c", "a r b", "a r b"),
@@ -49,7 +49,7 @@ def test_repeats_and_strangers(tmp_path):
     examples = {(finding.check, finding.where): finding.examples for finding in report.findings}
     assert examples["duplicate triples", "train"] == (
         f"{folder}/train.tsv:3 repeats {folder}/train.tsv:1: (a, r, b)",
-        f"{folder}/train.tsv:4 repeats {folder}/train.tsv:3: (a, r, b)",
+        f"{folder}/train.tsv:4 repeats {folder}/train.tsv:1: (a, r, b)",
     )
     assert examples["triples shared with train", "test"] == (
         f"{folder}/test.tsv:3 repeats {folder}/train.tsv:2: (b, r, c)",

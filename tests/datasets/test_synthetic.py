@@ -55,13 +55,9 @@ def test_equal_seeds_give_equal_graphs(graph):
 
 @pytest.mark.parametrize(
     ("sizes", "words"),
-    [
-        ((100, 2, 100), "expected at least 102 triples for 100 entities, got 100"),
-        ((16, 1, 2000), "16 entities and 1 relations can hold, got 2,000 triples: 2[0-9]{2} distinct ones were found"),
-        ((15, 1, 100), "expected at least 16 entities and a relation, got 15 and 1"),
-    ],
+    [((100, 2, 100), "102.*got 100"), ((16, 1, 2000), "got 2,000.* 256 "), ((15, 1, 100), "16 .* got 15")],
 )
-def test_sizes_that_do_not_fit_are_refused(sizes, words):
+def test_sizes_that_do_not_fit(sizes, words):
     with pytest.raises(UsageError, match=words):
         synthesize(*sizes)
 
@@ -75,5 +71,5 @@ def test_the_command_writes_what_load_graph_reads(tmp_path, monkeypatch):
     for split, triples in made.splits.items():
         names = [(made.entities[h], made.relations[r], made.entities[t]) for h, r, t in triples]
         assert names == [(read.entities[h], read.relations[r], read.entities[t]) for h, r, t in read.split(split)]
-    with pytest.raises(UsageError, match="expected a new folder for the triples, synthetic-40-2-300-0 exists"):
+    with pytest.raises(UsageError, match="synthetic-40-2-300-0"):
         CliRunner().invoke(data, ["synthesize", *sizes], catch_exceptions=False)

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
@@ -10,52 +9,45 @@ import pytest
 from jobi_tf.datasets.catalogue import DATASETS
 from jobi_tf.errors import DataError
 
-from .files import dummy_members, write_archive
+from .files import members_of, write_archive
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
-from jobi_tf.datasets import fb15k, fb15k_237, umls, wn18rr, yago3_10  # noqa: E402
+from jobi_tf.datasets.tfds import BUILDERS  # noqa: E402
 
 
-class DummyArchive:
-    """Lets the builder download the archive of the dummy data, and expect just that."""
+class _SmallArchive:
+    """Lets the builder download the archive of a small data set, and expect just that."""
 
-    SPLITS = {"train": 4, "valid": 2, "test": 1}  # noqa: RUF012
+    SPLITS = {"train": 3, "valid": 1, "test": 1}  # noqa: RUF012
 
     @classmethod
     def setUpClass(cls) -> None:
         folder = TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.EXAMPLE_DIR = folder.name
-        facts = DATASETS[cls.DATASET_CLASS.name.replace("_", "-")]
+        facts = cls.DATASET_CLASS.facts()
         cls.DL_DOWNLOAD_RESULT = f"downloads/{facts.file}"
-        dummy = write_archive(Path(folder.name) / cls.DL_DOWNLOAD_RESULT, facts, dummy_members(facts, "some folder/"))
-        patch = mock.patch.dict(DATASETS, {facts.name: replace(dummy, url=facts.url)})
+        small = write_archive(Path(folder.name) / cls.DL_DOWNLOAD_RESULT, facts, members_of(facts, "some folder/"))
+        patch = mock.patch.dict(DATASETS, {facts.name: small})
         patch.start()
         cls.addClassCleanup(patch.stop)
         super().setUpClass()
 
 
-class Fb15kTest(DummyArchive, tfds.testing.DatasetBuilderTestCase):
-    DATASET_CLASS = fb15k.Builder
-    SKIP_CHECKSUMS = True  # the README says why there is none
+class Fb15k237Test(_SmallArchive, tfds.testing.DatasetBuilderTestCase):
+    DATASET_CLASS = BUILDERS["fb15k-237"]
 
 
-class Fb15k237Test(DummyArchive, tfds.testing.DatasetBuilderTestCase):
-    DATASET_CLASS = fb15k_237.Builder
+class Fb15kTest(_SmallArchive, tfds.testing.DatasetBuilderTestCase):
+    DATASET_CLASS = BUILDERS["fb15k"]
 
 
-class Yago310Test(DummyArchive, tfds.testing.DatasetBuilderTestCase):
-    DATASET_CLASS = yago3_10.Builder
-    SKIP_CHECKSUMS = True  # the README says why there is none
-
-
-class Wn18rrTest(DummyArchive, tfds.testing.DatasetBuilderTestCase):
-    DATASET_CLASS = wn18rr.Builder
-
-
-class UmlsTest(DummyArchive, tfds.testing.DatasetBuilderTestCase):
-    DATASET_CLASS = umls.Builder
+def test_every_data_set_is_registered():
+    names = {name.replace("-", "_") for name in DATASETS}
+    assert names <= set(tfds.list_builders())
+    for name in names:
+        assert tfds.builder_cls(name).facts().name == name.replace("_", "-")
 
 
 @pytest.mark.parametrize("how", ["argument", "manual folder", "environment"])
@@ -72,22 +64,27 @@ def test_archive_instead_of_a_download(tiny, tmp_path, monkeypatch, how):
         download_and_prepare_kwargs={"download_config": config},
     )
     examples = {tuple(e[key].decode() for key in ("head", "relation", "tail")) for e in tfds.as_numpy(data)}
-    assert ("Cleo", "lives in", "Paris") in examples
-    assert len(examples) == 4
+    assert examples == {("a", "r", "b"), ("b", "r", "c"), ("a", "s", "c")}
 
 
 def test_archive_is_verified(tiny, tmp_path):
     _, path = tiny
     path.write_bytes(path.read_bytes() + b"\0")
-    with pytest.raises(DataError, match=r"expected umls.tar.gz with sha256"):
-        umls.Builder(archive=path, data_dir=tmp_path / "tfds").download_and_prepare()
+    with pytest.raises(DataError, match=r"umls.tar.gz .* sha256"):
+        BUILDERS["umls"](archive=path, data_dir=tmp_path / "tfds").download_and_prepare()
 
 
-def test_registered_checksums_are_those_of_the_catalogue():
-    for module in (fb15k, fb15k_237, umls, wn18rr, yago3_10):
-        facts = DATASETS[module.Builder.name.replace("_", "-")]
-        expected = {facts.url: facts.sha256} if facts.sha256 else {}
-        assert {url: info.checksum for url, info in module.Builder.url_infos.items()} == expected
+def test_checksums_are_those_of_the_catalogue():
+    for name, builder in BUILDERS.items():
+        digest = DATASETS[name].digests.get(DATASETS[name].file, "")
+        expected = {DATASETS[name].url: digest.removeprefix("sha256:")} if digest.startswith("sha256:") else {}
+        assert {url: info.checksum for url, info in builder.url_infos.items()} == expected
+
+
+def test_sizes_are_those_of_the_archives(shared):
+    for facts in DATASETS.values():
+        if facts.size is not None:
+            assert (shared / "data" / facts.file).stat().st_size == facts.size
 
 
 def _python(code: str) -> str:
@@ -98,6 +95,6 @@ def _python(code: str) -> str:
 def test_only_the_builders_need_the_extra():
     heavy = "{'tensorflow', 'tensorflow_datasets', 'keras'} & set(sys.modules)"
     assert _python(f"import sys, jobi_tf.datasets, jobi_tf.datasets.check; print({heavy})") == "set()\n"
-    message = _python("import sys; sys.modules['tensorflow_datasets'] = None; import jobi_tf.datasets.umls")
+    message = _python("import sys; sys.modules['tensorflow_datasets'] = None; import jobi_tf.datasets.tfds")
     assert "MissingExtraError" in message
     assert "pip install 'jobi-tf[tfds]'" in message

@@ -12,7 +12,7 @@ import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -208,28 +208,18 @@ def memberships(sources: Sources) -> Iterator[Triple]:
     """Country to the unions that it is a member of."""
     containment, euro = sources.table("territoryContainment")["territoryContainment"], tender(sources)
     for code in containment["EU"]["_contains"]:
-        if EURO in euro[code]:  # CLDR's own list of the Eurozone still lacks Croatia and Bulgaria
+        if EURO in euro[code]:  # CLDR's own list of the Eurozone lacks Croatia and Bulgaria
             yield sources.names[code], "member_of", "Eurozone"
     for union, name in UNIONS.items():
         for code in containment[union]["_contains"]:
             yield sources.names[code], "member_of", name
 
 
-PARTS: tuple[Callable[[Sources], Iterator[Triple]], ...] = (
-    capitals,
-    neighbours,
-    regions,
-    languages,
-    currencies,
-    calling,
-    time_zones,
-    habits,
-    memberships,
-)
+PARTS = (capitals, neighbours, regions, languages, currencies, calling, time_zones, habits, memberships)
 
 
 def split(triples: list[Triple]) -> dict[str, list[Triple]]:
-    """Deals triples to valid and test, in the order of their digests, as long as head and tail keep enough in train."""
+    """Holds triples out, in the order of their digests, as long as head and tail keep enough in train."""
     left = Counter(name for head, _, tail in triples for name in (head, tail))
     parts: dict[str, list[Triple]] = {"train": [], "valid": [], "test": []}
     wanted = round(HELD_OUT * len(triples))
@@ -249,14 +239,14 @@ def main() -> None:
     """Writes the three files and prints the counts of the relations."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cldr", type=Path, help="the unpacked npm package cldr-core")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     args = parser.parse_args()
     sources = Sources(args.cldr)
     triples = sorted({triple for part in PARTS for triple in part(sources)})
     parts = split(triples)
     for name, rows in parts.items():
         text = "".join("\t".join(row) + "\n" for row in sorted(rows))
-        with written_beside(args.output / f"{name}.tsv") as beside:
+        with written_beside(args.out / f"{name}.tsv") as beside:
             beside.write_text(text, encoding="utf-8", newline="\n")
     counts = {name: Counter(relation for _, relation, _ in rows) for name, rows in parts.items()}
     for relation in sorted({relation for _, relation, _ in triples}):

@@ -1,0 +1,171 @@
+"""From the name or the path of a data set to its graph in the cache."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.datasets import archives, cache, reading
+from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD
+from jobi_tf.datasets.reading import Columns
+from jobi_tf.errors import DataError, UsageError
+
+_READER = 2
+"""Part of the cache key of local files: raise it when the same files would give another graph."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A graph in the cache.
+
+    Args:
+        graph: the graph, its triples memory-mapped.
+        folder: where it is kept.
+        cached: whether an earlier call had prepared it.
+    """
+
+    graph: Graph
+    folder: Path
+    cached: bool
+
+
+def load_graph(
+    dataset: str | Path,
+    *,
+    archive: str | Path | None = None,
+    split: str | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    weights: str | int | None = None,
+    seed: int = 0,
+) -> Graph:
+    """Returns the graph of a data set; the first call prepares it and later ones open it from the cache.
+
+    Args:
+        dataset: a name out of `jobi_tf.datasets.NAMES`; or a folder that holds train, valid and test, each as .tsv or
+            .txt (both with tabs) or .csv, also with .gz; or one such file, with `split`. A name takes precedence over
+            a path of the same spelling: write `./umls` for the folder.
+        archive: the archive of a named data set. None: it is looked up by file name in the folder that the environment
+            variable `JOBI_TF_ARCHIVES` names, and downloaded if it is not there.
+        split: shares of train, valid and test for one file, such as `0.8/0.1/0.1`.
+        columns: the head, relation and tail columns of local files, each by its name in the header or its position
+            from 1; the files may have further columns.
+        header: whether local files have a header. None: the first line is one if it holds the given names or those of
+            a known header such as head, relation, tail.
+        weights: the column with the weight of each triple, a number of at least 0, in all local files; by name or
+            position.
+        seed: seed of the random split of one file; no effect without `split`.
+
+    Returns:
+        The graph, its triples memory-mapped and read-only.
+
+    Raises:
+        UsageError: the data set is unknown, or an option does not apply to it.
+        DataError: the data cannot be used; the message names the file and the line.
+        JobiError: the network, the disk or the cache failed.
+
+    Example:
+        >>> load_graph("world").num_relations
+        16
+    """
+    return prepare(
+        dataset, archive=archive, split=split, columns=columns, header=header, weights=weights, seed=seed
+    ).graph
+
+
+def prepare(
+    dataset: str | Path,
+    *,
+    archive: str | Path | None = None,
+    split: str | None = None,
+    columns: Sequence[str | int] | None = None,
+    header: bool | None = None,
+    weights: str | int | None = None,
+    seed: int = 0,
+) -> Prepared:
+    """As `load_graph`, but also returns where the graph is kept and whether it came from the cache."""
+    name = str(dataset)
+    if isinstance(dataset, str) and name in NAMES:
+        options = {"split": split, "columns": columns, "header": header, "weights": weights}
+        if given := [option for option, value in options.items() if value is not None]:
+            raise UsageError(f"option {given[0]!r} applies to local files only, got the data set {name}")
+        key, build = _world(archive) if name == WORLD else _named(name, archive)
+    else:
+        if archive is not None:
+            raise UsageError(f"an archive is for a data set out of {', '.join(DATASETS)}, got {name!r}")
+        key, build = _local(Path(dataset).expanduser(), Columns(columns, weights, header), split, seed, name)
+    graph, cached = cache.open_or_build(key, build)
+    return Prepared(graph, cache.graph_folder(key), cached)
+
+
+def read_world() -> Graph:
+    """Reads the data set that comes with the package, without the cache."""
+    files = _world_files()
+    graph = reading.read_folder(WORLD, files, Columns())
+    # The cache outlives an installation, so sources name the files by their place in the package.
+    sources = {split: replace(source, file=f"{WORLD}/{files[split].name}") for split, source in graph.sources.items()}
+    return replace(graph, sources=sources)
+
+
+def _world_files() -> dict[str, Path]:
+    return reading.find_splits(Path(str(resources.files("jobi_tf.datasets.world"))))
+
+
+def _world(archive: str | Path | None) -> tuple[str, Callable[[], Graph]]:
+    if archive is not None:
+        raise UsageError(f"{WORLD} comes with the package and has no archive")
+    # Keyed by content, so that another version of the package finds its own facts.
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in _world_files().values())).hexdigest()[:16]
+    return f"{WORLD}-{digest}", read_world
+
+
+def _named(name: str, archive: str | Path | None) -> tuple[str, Callable[[], Graph]]:
+    dataset = DATASETS[name]
+    given = None if archive is None else archives.find(dataset, Path(archive))
+    if given is not None:
+        archives.verify(dataset, given)  # even if the graph is in the cache: the user asks about this file
+
+    def build() -> Graph:
+        path = given or archives.find(dataset)
+        return archives.read_archive(dataset, path) if path else archives.download(dataset)
+
+    return name, build
+
+
+def _local(path: Path, columns: Columns, split: str | None, seed: int, name: str) -> tuple[str, Callable[[], Graph]]:
+    if path.is_dir():
+        if split is not None:
+            raise UsageError(f"{name} is a folder, which has its splits already; option 'split' is for one file")
+        files = reading.find_splits(path)
+        key = _key(path, list(files.values()), columns)
+        return key, lambda: reading.read_folder(path.absolute().name, files, columns)
+    if path.is_file():
+        if not path.name.endswith(reading.SUFFIXES):
+            raise UsageError(f"expected a file whose name ends in {', '.join(reading.SUFFIXES)}, got {name}")
+        if split is None:
+            raise UsageError(f"{name} is one file: option 'split' is needed, such as 0.8/0.1/0.1")
+        shares = reading.parse_shares(split)
+        key = _key(path, [path], columns, shares, seed)
+        return key, lambda: reading.read_and_split(path, shares, seed, columns)
+    if path.exists():
+        raise DataError(f"expected a file or a folder, got {name}, which is neither")
+    if len(path.parts) > 1:
+        raise UsageError(f"expected a folder or a file of triples at {name}, found nothing there")
+    near = get_close_matches(name.casefold().replace("_", "-"), NAMES, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UsageError(f"unknown data set {name!r}: expected {', '.join(NAMES)}, or a path that exists{hint}")
+
+
+def _key(path: Path, files: Sequence[Path], columns: Columns, *split: object) -> str:
+    """Returns the name of the graph in the cache: other content or options, other name."""
+    facts: list = [_READER, columns.triple, columns.weight, columns.header, *split]
+    for file in files:
+        status = file.stat()
+        facts.append([str(file.absolute()), status.st_size, status.st_mtime_ns])
+    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', path.absolute().name)[:40]}-{digest}"

@@ -1,0 +1,344 @@
+"""Reading triples from TSV, TXT and CSV files, plain or gzipped, into ids."""
+
+import csv
+import gzip
+import io
+import math
+import zlib
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from jobi_tf.data.graph import SPLITS, Graph, Source
+from jobi_tf.data.vocabulary import Vocabulary
+from jobi_tf.errors import DataError, UsageError
+
+_KINDS = (".tsv", ".txt", ".csv")
+SUFFIXES = tuple(kind + packed for kind in _KINDS for packed in ("", ".gz"))
+
+KNOWN_HEADERS = (
+    ("head", "relation", "tail"),
+    ("subject", "predicate", "object"),
+    ("subject", "relation", "object"),
+    ("source", "relation", "target"),
+    ("h", "r", "t"),
+    ("s", "p", "o"),
+)
+"""A first line that holds one of these sets of names is a header; each is in the order head, relation, tail."""
+
+_SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
+_LARGEST_WEIGHT = float(np.finfo(np.float32).max)
+
+
+class Columns:
+    """Which columns of a file hold head, relation, tail and weight, and whether it has a header.
+
+    Args:
+        triple: the head, relation and tail columns, each by its name in the header, in any case, or its position from
+            1. None: the columns of a known header, else the first three.
+        weight: the weight column, by name or position. None: there are no weights.
+        header: whether the first line is a header. None: it is one if a column is given by name, or if it holds the
+            names of a known header.
+
+    Raises:
+        UsageError: `triple` is not three columns, a column is given twice or has position 0, or a column is given by
+            name although there is no header.
+    """
+
+    def __init__(
+        self, triple: Sequence[str | int] | None = None, weight: str | int | None = None, header: bool | None = None
+    ):
+        self.triple = None if triple is None else [_selector(column) for column in triple]
+        self.weight = [] if weight is None else [_selector(weight)]
+        self.header = header
+        given = [*(self.triple or ()), *self.weight]
+        self.named = any(isinstance(column, str) for column in given)
+        shown = repr(",".join(map(str, given)))
+        if self.triple is not None and len(self.triple) != 3:
+            raise UsageError(f"expected three columns (head, relation, tail), got {len(self.triple)}: {shown}")
+        if len(set(given)) < len(given) or "" in given or 0 in given:
+            raise UsageError(f"expected different column names, or positions from 1, got {shown}")
+        if self.named and header is False:
+            raise UsageError(f"columns {shown} include names, which need a header: use positions without one")
+
+    def locate(self, first: list[str], where: str) -> tuple[bool, int, list[int]]:
+        """Finds the columns in the first row of a file.
+
+        Returns:
+            Whether that row is a header, the number of fields in every row, and the indices of head, relation, tail
+            and, if there is one, weight.
+
+        Raises:
+            DataError: the file does not have these columns.
+        """
+        fields = [field.strip().casefold() for field in first]
+        known = next((names for names in KNOWN_HEADERS if set(names) <= set(fields)), None)
+        header = self.named or (known is not None if self.header is None else self.header)
+        if not self.triple and not self.weight:
+            if not header:
+                return False, 3, [0, 1, 2]
+            if len(first) != 3:
+                raise DataError(f"{where}:1: expected 3 columns, got {len(first)}: specify head, relation and tail")
+        triple = self.triple or (known if header and known else [1, 2, 3])
+        return header, len(first), _indices([*triple, *self.weight], fields, where)
+
+
+def _selector(column: str | int) -> str | int:
+    text = str(column).strip().casefold()
+    return int(text) if text.isdecimal() else text
+
+
+def _indices(columns: Sequence[str | int], fields: list[str], where: str) -> list[int]:
+    """Returns the index of every column, given by position from 1 or by name, in the fields of the first row."""
+    indices = []
+    for column in columns:
+        if isinstance(column, int):
+            if column > len(fields):
+                raise DataError(f"{where}:1: expected at least {column} columns, got {len(fields)}")
+            indices.append(column - 1)
+        else:
+            if fields.count(column) != 1:
+                raise DataError(
+                    f"{where}:1: expected one column {column!r} in the header, "
+                    f"found {fields.count(column)} in {_shown(fields)}"
+                )
+            indices.append(fields.index(column))
+    if len(set(indices)) < len(indices):
+        raise DataError(f"{where}:1: expected different columns, got {', '.join(map(str, columns))}")
+    return indices
+
+
+def _shown(fields: Sequence[str]) -> str:
+    text = ", ".join(map(repr, fields))
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The triples of one file, or of one split of it.
+
+    Args:
+        triples: int32 [N, 3].
+        source: where the rows were read.
+        weights: float32 [N], if a weight column was read.
+    """
+
+    triples: np.ndarray
+    source: Source
+    weights: np.ndarray | None = None
+
+
+class Names(dict[str, int]):
+    """Ids of names by first appearance: looking up a new name gives it the next id."""
+
+    def __missing__(self, name: str) -> int:
+        # Every distinct name comes here exactly once, so the loop over the rows need not check any.
+        if not name or name.isspace():
+            raise ValueError("expected a head, a relation and a tail, got an empty field")
+        if "\0" in name or "\r" in name or "\n" in name:
+            raise ValueError("expected names without NUL bytes and line breaks (is the file not UTF-8 text?)")
+        self[name] = identity = len(self)
+        return identity
+
+
+class TripleReader:
+    """Reads files of triples; entities and relations get ids in the order of their first appearance in all of them.
+
+    Args:
+        columns: which columns the files have.
+    """
+
+    def __init__(self, columns: Columns | None = None):
+        self.columns = columns or Columns()
+        self.entities = Names()
+        self.relations = Names()
+
+    def read_file(self, path: Path) -> Rows:
+        """Reads a file whose name ends in one of `SUFFIXES`.
+
+        Raises:
+            DataError: it cannot be read, or a line is not a triple; the message names the file and the line.
+        """
+        separator = "," if path.name.removesuffix(".gz").endswith(".csv") else "\t"
+        try:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+                rows = self.read(stream, str(path), separator)  # type: ignore[arg-type]
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+        return replace(rows, source=replace(rows.source, file=str(path.absolute())))
+
+    def read(self, stream: BinaryIO, where: str, separator: str = "\t") -> Rows:
+        """Reads triples from bytes.
+
+        Args:
+            stream: seekable.
+            where: name of the file for error messages.
+            separator: a tab for text without quotes, a comma for CSV.
+
+        Raises:
+            DataError: as `read_file`.
+        """
+        text = io.TextIOWrapper(stream, "utf-8-sig", newline="\n")
+        quotes: dict = {} if separator == "," else {"quoting": csv.QUOTE_NONE}
+        rows = csv.reader(text, delimiter=separator, strict=True, **quotes)
+        # Rows and lines run in step, so the line of a row needs no bookkeeping; `number` is that of the current row.
+        number, fields = 0, list[str]()
+        ids, weights, blank = array("i"), array("d"), 0
+        try:
+            first = next(rows, None)
+            if first is None:
+                raise DataError(f"{where}: expected triples, the file is empty")
+            header, width, (head, relation, tail, *weight) = self.columns.locate(first, where)
+            start, number = 1 + header, int(header)
+            entities, relations, extend = self.entities, self.relations, ids.extend
+            for number, fields in enumerate(rows if header else chain([first], rows), start):
+                if len(fields) != width or rows.line_num != number or blank:
+                    if rows.line_num == number and not "".join(fields).strip():
+                        blank = blank or number
+                        continue
+                    if blank:
+                        raise DataError(f"{where}:{blank}: expected a triple, got a blank line inside the file")
+                    raise ValueError(_irregular(fields, width, separator))
+                extend((entities[fields[head]], relations[fields[relation]], entities[fields[tail]]))
+                if weight:
+                    weights.append(_weight(fields[weight[0]]))
+        except DataError:
+            raise
+        except UnicodeDecodeError:
+            text.detach()
+            raise _not_utf8(stream, where) from None
+        except csv.Error as error:  # raised by the row after `number`
+            kind = "CSV" if separator == "," else "tab-separated text"
+            raise DataError(f"{where}:{number + 1}: expected {kind}: {error}") from None
+        except ValueError as error:
+            raise DataError(f"{where}:{number}: {error}: {_shown([separator.join(fields)])}") from None
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(
+                f"{where}: expected a complete gzip file, got one that is truncated or corrupt after line "
+                f"{rows.line_num} ({error})"
+            ) from None
+        if not ids:
+            raise DataError(f"{where}: expected triples, found only {'a header' if header else 'blank lines'}")
+        triples = np.frombuffer(ids, np.int32).reshape(-1, 3)
+        return Rows(triples, Source(where, start), np.array(weights, np.float32) if weight else None)
+
+    def graph(self, name: str, parts: Mapping[str, Rows]) -> Graph:
+        """Returns the graph of splits that were read by this reader."""
+        return Graph(
+            name,
+            Vocabulary(list(self.entities), kind="entity"),
+            Vocabulary(list(self.relations), kind="relation"),
+            {split: rows.triples for split, rows in parts.items()},
+            {split: rows.source for split, rows in parts.items()},
+            {split: rows.weights for split, rows in parts.items() if rows.weights is not None},
+        )
+
+
+def _irregular(fields: list[str], width: int, separator: str) -> str:
+    """Returns what is wrong with a row that spans lines or has another number of fields than `width`."""
+    if len(fields) == width:
+        return "expected one row per line, got a quoted field with a line break"
+    expected = "3 fields (head, relation, tail)" if width == 3 else f"{width} fields as in line 1"
+    others = [name for sign, name in _SEPARATORS.items() if fields and fields[0].count(sign) == width - 1]
+    hint = f" (are they separated by {others[0]}?)" if len(fields) == 1 and others else ""
+    return f"expected {expected} separated by {_SEPARATORS[separator]}, got {len(fields)}{hint}"
+
+
+def _weight(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= _LARGEST_WEIGHT:
+        raise ValueError(f"expected a finite weight of at least 0, got {text!r}")
+    return value
+
+
+def _not_utf8(stream: BinaryIO, where: str) -> DataError:
+    """Returns the error for the first line that is not UTF-8."""
+    stream.seek(0)
+    for number, line in enumerate(stream, 1):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            byte, position = f"0x{line[error.start]:02x}", error.start + 1
+            return DataError(f"{where}:{number}: expected UTF-8, got byte {byte} at position {position} of the line")
+    raise AssertionError("every line is UTF-8")
+
+
+def find_splits(folder: Path) -> dict[str, Path]:
+    """Returns the files of train, valid and test in a folder.
+
+    Raises:
+        DataError: one is missing, or there are two of them.
+    """
+    files = {}
+    for split in SPLITS:
+        found = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
+        if len(found) != 1:
+            names = " and ".join(path.name for path in found) or "none"
+            raise DataError(
+                f"{folder}: expected one file for {split} ({', '.join(_KINDS)}, each also with .gz), found {names}"
+            )
+        files[split] = found[0]
+    return files
+
+
+def read_folder(name: str, files: Mapping[str, Path], columns: Columns) -> Graph:
+    """Reads the files of train, valid and test.
+
+    Raises:
+        DataError: as `TripleReader.read_file`.
+    """
+    reader = TripleReader(columns)
+    return reader.graph(name, {split: reader.read_file(files[split]) for split in SPLITS})
+
+
+def read_and_split(path: Path, shares: Sequence[float], seed: int, columns: Columns) -> Graph:
+    """Reads one file and splits its triples at random; rows of a split keep the order of the file.
+
+    Args:
+        path: the file.
+        shares: of train, valid and test; their sum is 1.
+        seed: seed of the split.
+        columns: which columns the file has.
+
+    Raises:
+        DataError: as `TripleReader.read_file`, or there are too few triples for three splits.
+    """
+    reader = TripleReader(columns)
+    everything = reader.read_file(path)
+    count, source, weights = len(everything.triples), everything.source, everything.weights
+    ends = np.rint(np.cumsum(shares) * count).astype(int)
+    if not 0 < ends[0] < ends[1] < count:
+        raise DataError(f"{path}: expected enough triples for shares of {'/'.join(map(str, shares))}, got {count}")
+    parts = {}
+    for split, chosen in zip(SPLITS, np.split(np.random.default_rng(seed).permutation(count), ends[:2]), strict=True):
+        chosen.sort()
+        lines = (chosen + source.first_line).astype(np.int32)
+        parts[split] = Rows(
+            everything.triples[chosen],
+            replace(source, lines=lines),
+            None if weights is None else weights[chosen],
+        )
+    return reader.graph(path.name.split(".")[0], parts)
+
+
+def parse_shares(text: str) -> tuple[float, ...]:
+    """Returns the shares of train, valid and test in a text such as `0.8/0.1/0.1`.
+
+    Raises:
+        UsageError: they are not three positive numbers with the sum 1.
+    """
+    try:
+        shares = tuple(float(share) for share in text.split("/"))
+    except ValueError:
+        shares = ()
+    if len(shares) != 3 or not all(0 < share < 1 for share in shares) or abs(sum(shares) - 1) > 1e-6:
+        raise UsageError(f"expected shares of train, valid and test with the sum 1, such as 0.8/0.1/0.1, got {text!r}")
+    return shares
