@@ -1,0 +1,230 @@
+"""The triple head of a model as an export stores it, and the search for the best answers in bounded memory."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import tensorflow as tf
+
+from jobi_tf.data.negatives import contains
+from jobi_tf.data.occurrences import TAIL, triple_keys
+from jobi_tf.export.lists import AnswerLists
+from jobi_tf.models.jobi import JoBi
+from jobi_tf.models.scorers import get_scorer
+
+# Stands for "no score": of an unknown name, and where fewer answers are left than requested. JSON has no infinity.
+UNKNOWN_SCORE = float(np.finfo(np.float32).min)
+
+# What bounds the memory of a request with up to MAX_ROWS rows.
+MAX_ROWS = 1024
+SLICE_SCORES = 2**21  # scores that are computed at once: 8 MB
+SLICE_BYTES = 2**25  # embeddings that they are computed from
+QUERY_BYTES = 2**25  # relations that queries are computed from at once; RESCAL's are matrices
+NET_ROWS = 128  # queries that a net computes at once
+ALIGNED = 16  # slices of a table that start at a multiple of so many rows are not copied
+
+
+class StoredModel(tf.Module):
+    """The tables of a model's triple head with the scores and best answers that follow from them.
+
+    A float32 table of entities is the model's own variable, not a copy.
+
+    Args:
+        model: the model.
+        dtype: what the tables are stored as, `"float32"` or `"float16"`; scores are computed in float32.
+        lists: which answers are known and allowed.
+    """
+
+    def __init__(self, model: JoBi, dtype: str, lists: AnswerLists):
+        super().__init__()
+        self._scorer = get_scorer(model.scorer, model.reciprocal)
+        self.entity = _stored(model.entity.value, dtype)
+        self.relation = _stored(tf.Variable(model.relations(), trainable=False), dtype)
+        self.net = model.nets[0] if model.nets else None
+        self.lists = lists
+
+    @property
+    def num_entities(self) -> int:
+        """Number of entities, E."""
+        return self.entity.shape[0]
+
+    @property
+    def num_relations(self) -> int:
+        """Number of relations, R."""
+        return self.relation.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Real numbers of an entity."""
+        return self.entity.shape[1]
+
+    def embeddings(self, entity: tf.Tensor) -> tf.Tensor:
+        """Returns the embeddings of entities, float32 [B, width], given their ids, int [B]."""
+        return _rows(self.entity, entity)
+
+    def scores(self, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """Returns the scores of triples, float32 [B], given their ids, int [B] each; with reciprocal relations those of
+        the tails.
+        """
+        tails = self._scorer.candidate(_rows(self.entity, tail))
+        queries = self._queries(TAIL, head, relation)
+        return self._scorer.scores(queries, lambda query: tf.reduce_sum(query * tails, -1))
+
+    def scores_of(self, triples: np.ndarray) -> np.ndarray:
+        """Returns the scores of any number of triples: int [N, 3] → float32 [N]."""
+        parts = (tf.constant(triples[block], tf.int64) for block in blocks(len(triples), MAX_ROWS))
+        return np.concatenate([self.scores(*tf.unstack(part, axis=1)) for part in parts])
+
+    def best(
+        self, side: int, anchor: tf.Tensor, relation: tf.Tensor, k: tf.Tensor | int, new: bool = False
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Finds the best answers to queries, one slice of the candidates after the other.
+
+        Args:
+            side: the side that is sought, `HEAD` or `TAIL`.
+            anchor: ids of the entities on the other side, int64 [B].
+            relation: ids of the relations, int64 [B].
+            k: number of answers to a query, int32 [].
+            new: leave out known facts.
+
+        Returns:
+            Scores, float32 [B, k], best first, and answers as in `AnswerLists`, int32 [B, k]; `UNKNOWN_SCORE` and -1
+            where fewer answers are left.
+        """
+        queries = self._queries(side, anchor, relation)
+        rows, count = tf.shape(anchor)[0], self.lists.count
+        most = max(ALIGNED, SLICE_BYTES // (4 * self.width) // ALIGNED * ALIGNED)
+        size = tf.clip_by_value(SLICE_SCORES // tf.maximum(rows, 1) // ALIGNED * ALIGNED, ALIGNED, most)
+
+        def add_slice(start: tf.Tensor, scores: tf.Tensor, answers: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            stop = tf.minimum(start + size, count)
+            candidates = self._scorer.candidate(self._slice(start, stop))
+            found = self._scorer.scores(queries, partial(_products, candidates=candidates))  # [B, stop - start]
+            found = self._allowed(found, side, anchor, relation, start, stop, new)
+            values, places = tf.math.top_k(found, tf.minimum(k, stop - start))
+            # Earlier answers stand first, as `top_k` keeps the first of equal scores.
+            scores, order = tf.math.top_k(tf.concat([scores, values], 1), k)
+            return stop, scores, tf.gather(tf.concat([answers, start + places], 1), order, batch_dims=1)
+
+        _, scores, answers = tf.while_loop(
+            lambda start, *_: (start < count) & (k > 0),
+            add_slice,
+            (tf.constant(0), tf.fill([rows, k], UNKNOWN_SCORE), tf.fill([rows, k], -1)),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None]), tf.TensorShape([None, None])),
+            parallel_iterations=1,
+        )
+        return scores, tf.where(scores > UNKNOWN_SCORE, answers, -1)
+
+    def is_known(self, side: int, anchor: tf.Tensor, relation: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
+        """Returns whether answers, int [B, k], to queries as in `best` are known facts: bool [B, k]."""
+        return contains(
+            self.lists.known[side].value(), self._key(anchor, relation)[:, None] + tf.cast(answers, tf.int64)
+        )
+
+    def _key(self, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+        """Returns the key of answer 0 in `AnswerLists.known`, int64 [B]."""
+        return triple_keys(anchor, relation, 0, self.lists.count, self.num_relations)
+
+    def _slice(self, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
+        """Returns the embeddings of the answers from `start` to `stop`, float32 [stop - start, width]."""
+        if self.lists.candidates is not None:
+            return _rows(self.entity, self.lists.candidates[start:stop])
+        return tf.cast(tf.convert_to_tensor(self.entity)[start:stop], tf.float32)
+
+    def _allowed(
+        self,
+        scores: tf.Tensor,
+        side: int,
+        anchor: tf.Tensor,
+        relation: tf.Tensor,
+        start: tf.Tensor,
+        stop: tf.Tensor,
+        new: bool,
+    ) -> tf.Tensor:
+        """Returns scores of a slice, float32 [B, stop - start], with `UNKNOWN_SCORE` for those that are left out."""
+        if self.lists.seen is not None:
+            first = (side * self.num_relations + relation) * self.lists.count
+            places = _listed(self.lists.seen.value(), first, start, stop)
+            nothing = tf.fill(tf.shape(scores), UNKNOWN_SCORE)
+            scores = tf.tensor_scatter_nd_update(nothing, places, tf.gather_nd(scores, places))
+        if new:
+            places = _listed(self.lists.known[side].value(), self._key(anchor, relation), start, stop)
+            scores = tf.tensor_scatter_nd_update(scores, places, tf.fill(tf.shape(places)[:1], UNKNOWN_SCORE))
+        return scores
+
+    def _queries(self, side: int, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+        """Returns the queries for the entities on `side`, float32 [B, length], of ids of the other side, int [B]."""
+
+        def queries(anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+            anchors, relations = _rows(self.entity, anchor), _rows(self.relation, relation)
+            scorer = self._scorer
+            query = scorer.tail_query(anchors, relations) if side == TAIL else scorer.head_query(relations, anchors)
+            return self.net(query) if self.net else query
+
+        most = NET_ROWS if self.net else max(1, QUERY_BYTES // (4 * self.relation.shape[1]))
+        return queries(anchor, relation) if most >= MAX_ROWS else _in_blocks(queries, most, anchor, relation)
+
+
+def _stored(table: tf.Variable, dtype: str) -> tf.Variable:
+    """Returns a table in another type; itself if it has that type already."""
+    if table.dtype == dtype:
+        return table
+    stored = np.empty(table.shape, dtype)
+    for block in blocks(len(stored)):
+        stored[block] = table[block].numpy()
+    return tf.Variable(stored, trainable=False)
+
+
+def blocks(rows: int, size: int = 2**16) -> list[slice]:
+    """Returns slices of up to `size` rows that make up a table."""
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def _rows(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
+    # A gather from the variable itself would make TensorFlow copy all of it whenever it is read as a whole.
+    return tf.cast(tf.gather(tf.convert_to_tensor(table), ids), tf.float32)
+
+
+def _products(queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+    """Returns the dot products of queries [B, length] with candidates [C, length]: [B, C].
+
+    With the many rows on the left: on the right they take five times as long for two to four queries (TensorFlow 2.21).
+    """
+    return tf.transpose(tf.matmul(candidates, queries, transpose_b=True))
+
+
+def _listed(keys: tf.Tensor, first: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
+    """Finds which answers of a slice are listed for each query.
+
+    Args:
+        keys: int64 [K], ascending.
+        first: the key of answer 0 of each query, int64 [B].
+        start: first answer of the slice, int32 [].
+        stop: the answer after its last, int32 [].
+
+    Returns:
+        Query and place in the slice of each listed answer, int64 [M, 2].
+    """
+    first += tf.cast(start, tf.int64)
+    length = tf.cast(stop - start, tf.int64)
+    listed = tf.ragged.range(tf.searchsorted(keys, first), tf.searchsorted(keys, first + length))
+    queries = listed.value_rowids()
+    return tf.stack([queries, tf.gather(keys, listed.values) - tf.gather(first, queries)], 1)
+
+
+def _in_blocks(function: Callable[..., tf.Tensor], rows: int, *inputs: tf.Tensor) -> tf.Tensor:
+    """Applies a function of rows to up to `rows` of them at a time; inputs [B], output [B, length]."""
+
+    def add_block(start: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        stop = start + rows
+        return stop, tf.concat([outputs, function(*(x[start:stop] for x in inputs))], 0)
+
+    first = function(*(x[:rows] for x in inputs))
+    _, outputs = tf.while_loop(
+        lambda start, _: start < tf.size(inputs[0]),
+        add_block,
+        (tf.constant(rows), first),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, first.shape[1]])),
+        parallel_iterations=1,
+    )
+    return outputs
