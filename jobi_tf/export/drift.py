@@ -8,7 +8,7 @@ import tensorflow as tf
 from jobi_tf.data.occurrences import HEAD, TAIL, column
 from jobi_tf.export.stored_model import StoredModel
 
-MAX_QUERIES = 1000
+MAX_QUERIES = 500
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,14 @@ from jobi_tf.export.contract import describe_signatures, example_requests, input
 from jobi_tf.export.drift import Drift, measure_drift
 from jobi_tf.export.lists import AnswerLists, read_candidates
 from jobi_tf.export.servable import Servable
-from jobi_tf.export.stored_model import UNKNOWN_SCORE, StoredModel, blocks
+from jobi_tf.export.stored_model import UNKNOWN_SCORE, StoredModel
 from jobi_tf.export.warmup import BATCHES, write_warmup
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 
 DTYPES = ("float32", "float16")
 TOP_K, MAX_TOP_K = 100, 1000  # the default, and the greatest with which a request keeps within its memory
+CHECKED_ROWS = 2**16  # of a table, at once
 EXAMPLES = 2  # rows of the examples in signature.json
 LAST_VERSION = 2**63 - 1  # TensorFlow Serving stores versions in 64 bits
 
@@ -150,14 +151,16 @@ def choose_version(folder: Path, version: int | None) -> int:
 
 def _check_weights(model: JoBi, dtype: str) -> None:
     """Raises an error if weights are not finite, or not once they are rounded."""
-    limit = float(tf.as_dtype(dtype).max)
-    nets = [(weight.value, np.inf) for net in model.nets[:1] for weight in net.weights]  # stored as float32
-    for weights, most in ((model.entity.value, limit), (model.relations(), limit), *nets):
-        largest = max(float(np.abs(weights[block].numpy()).max()) for block in blocks(weights.shape[0]))
+    nets = [weight.value for net in model.nets[:1] for weight in net.weights]
+    for weights in (model.entity.value, model.relations(), *nets):
+        starts = range(0, weights.shape[0], CHECKED_ROWS)
+        largest = max(float(np.abs(weights[start : start + CHECKED_ROWS].numpy()).max()) for start in starts)
         if not np.isfinite(largest):
             raise JobiError("the model's weights hold NaN or infinity")
-        if largest > most:
-            raise UsageError(f"expected weights of at most {most:,.0f} for {dtype}, got {largest:,.0f}")
+        if largest > tf.as_dtype(dtype).max:
+            raise UsageError(
+                f"expected weights of at most {tf.as_dtype(dtype).max:,.0f} for {dtype}, got {largest:,.0f}"
+            )
 
 
 def _write(target: Path, run: Trainable, servable: Servable, exported: Exported, warmup: bool) -> None:

@@ -49,12 +49,12 @@ class AnswerLists(tf.Module):
 
 
 def known_keys(graph: Graph, side: int, candidates: np.ndarray | None = None) -> np.ndarray:
-    """Returns the keys of the facts of all splits as answers on `side`, as in `AnswerLists.known`: int64, distinct."""
+    """Returns the keys of the facts of all splits as answers on `side`, as in `AnswerLists.known`: int64."""
     triples = np.concatenate([graph.split(name) for name in SPLITS]).astype(np.int64)
     answers = _places(triples[:, column(side)], candidates)
     count = graph.num_entities if candidates is None else len(candidates)
     keys = triple_keys(triples[:, column(1 - side)], triples[:, 1], answers, count, graph.num_relations)
-    return np.unique(keys[answers >= 0])
+    return np.sort(keys[answers >= 0])
 
 
 def _places(entities: np.ndarray, candidates: np.ndarray | None) -> np.ndarray:

@@ -15,12 +15,11 @@ from jobi_tf.models.scorers import get_scorer
 # Stands for "no score": of an unknown name, and where fewer answers are left than requested. JSON has no infinity.
 UNKNOWN_SCORE = float(np.finfo(np.float32).min)
 
-# What bounds the memory of a request with up to MAX_ROWS rows.
-MAX_ROWS = 1024
+# What bounds the memory of a request, whatever its number of rows and the number of entities.
+ROWS = 128  # queries that are answered at once
 SLICE_SCORES = 2**21  # scores that are computed at once: 8 MB
 SLICE_BYTES = 2**25  # embeddings that they are computed from
 QUERY_BYTES = 2**25  # relations that queries are computed from at once; RESCAL's are matrices
-NET_ROWS = 128  # queries that a net computes at once
 ALIGNED = 16  # slices of a table that start at a multiple of so many rows are not copied
 
 
@@ -38,8 +37,9 @@ class StoredModel(tf.Module):
     def __init__(self, model: JoBi, dtype: str, lists: AnswerLists):
         super().__init__()
         self._scorer = get_scorer(model.scorer, model.reciprocal)
-        self.entity = _stored(model.entity.value, dtype)
-        self.relation = _stored(tf.Variable(model.relations(), trainable=False), dtype)
+        entity = model.entity.value
+        self.entity = entity if dtype == "float32" else tf.Variable(tf.cast(entity, dtype), trainable=False)
+        self.relation = tf.Variable(tf.cast(model.relations(), dtype), trainable=False)
         self.net = model.nets[0] if model.nets else None
         self.lists = lists
 
@@ -66,19 +66,22 @@ class StoredModel(tf.Module):
         """Returns the scores of triples, float32 [B], given their ids, int [B] each; with reciprocal relations those of
         the tails.
         """
-        tails = self._scorer.candidate(_rows(self.entity, tail))
-        queries = self._queries(TAIL, head, relation)
-        return self._scorer.scores(queries, lambda query: tf.reduce_sum(query * tails, -1))
+
+        def scores(head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor) -> tuple[tf.Tensor]:
+            tails = self._scorer.candidate(_rows(self.entity, tail))
+            queries = self._queries(TAIL, head, relation)
+            return (self._scorer.scores(queries, lambda query: tf.reduce_sum(query * tails, -1)),)
+
+        return _in_blocks(scores, self._rows_at_once(1024), (tf.zeros([0]),), head, relation, tail)[0]
 
     def scores_of(self, triples: np.ndarray) -> np.ndarray:
-        """Returns the scores of any number of triples: int [N, 3] → float32 [N]."""
-        parts = (tf.constant(triples[block], tf.int64) for block in blocks(len(triples), MAX_ROWS))
-        return np.concatenate([self.scores(*tf.unstack(part, axis=1)) for part in parts])
+        """Returns the scores of triples of ids, int [N, 3] → float32 [N]."""
+        return self.scores(*tf.unstack(tf.constant(triples, tf.int64), axis=1)).numpy()
 
     def best(
         self, side: int, anchor: tf.Tensor, relation: tf.Tensor, k: tf.Tensor | int, new: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Finds the best answers to queries, one slice of the candidates after the other.
+        """Finds the best answers to queries.
 
         Args:
             side: the side that is sought, `HEAD` or `TAIL`.
@@ -91,10 +94,18 @@ class StoredModel(tf.Module):
             Scores, float32 [B, k], best first, and answers as in `AnswerLists`, int32 [B, k]; `UNKNOWN_SCORE` and -1
             where fewer answers are left.
         """
+        nothing = tf.zeros([0, k]), tf.zeros([0, k], tf.int32)
+        best = partial(self._best, side, k, new)
+        return _in_blocks(best, self._rows_at_once(ROWS), nothing, anchor, relation)
+
+    def _best(
+        self, side: int, k: tf.Tensor | int, new: bool, anchor: tf.Tensor, relation: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Finds the best answers, as `best` does, one slice of the candidates after the other."""
         queries = self._queries(side, anchor, relation)
         rows, count = tf.shape(anchor)[0], self.lists.count
         most = max(ALIGNED, SLICE_BYTES // (4 * self.width) // ALIGNED * ALIGNED)
-        size = tf.clip_by_value(SLICE_SCORES // tf.maximum(rows, 1) // ALIGNED * ALIGNED, ALIGNED, most)
+        size = tf.clip_by_value(SLICE_SCORES // rows // ALIGNED * ALIGNED, ALIGNED, most)
 
         def add_slice(start: tf.Tensor, scores: tf.Tensor, answers: tf.Tensor) -> tuple[tf.Tensor, ...]:
             stop = tf.minimum(start + size, count)
@@ -129,7 +140,10 @@ class StoredModel(tf.Module):
         """Returns the embeddings of the answers from `start` to `stop`, float32 [stop - start, width]."""
         if self.lists.candidates is not None:
             return _rows(self.entity, self.lists.candidates[start:stop])
-        return tf.cast(tf.convert_to_tensor(self.entity)[start:stop], tf.float32)
+        # Of a table with two axes TensorFlow copies a slice, unless the bytes of a row are a multiple of 64.
+        numbers = tf.reshape(tf.convert_to_tensor(self.entity), [-1])
+        first, last = (tf.cast(x, tf.int64) * self.width for x in (start, stop))
+        return tf.cast(tf.reshape(numbers[first:last], [-1, self.width]), tf.float32)
 
     def _allowed(
         self,
@@ -152,32 +166,16 @@ class StoredModel(tf.Module):
             scores = tf.tensor_scatter_nd_update(scores, places, tf.fill(tf.shape(places)[:1], UNKNOWN_SCORE))
         return scores
 
+    def _rows_at_once(self, most: int) -> int:
+        """Returns how many queries are computed at once, up to `most`."""
+        return min(most, ROWS if self.net else max(1, QUERY_BYTES // (4 * self.relation.shape[1])))
+
     def _queries(self, side: int, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns the queries for the entities on `side`, float32 [B, length], of ids of the other side, int [B]."""
-
-        def queries(anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-            anchors, relations = _rows(self.entity, anchor), _rows(self.relation, relation)
-            scorer = self._scorer
-            query = scorer.tail_query(anchors, relations) if side == TAIL else scorer.head_query(relations, anchors)
-            return self.net(query) if self.net else query
-
-        most = NET_ROWS if self.net else max(1, QUERY_BYTES // (4 * self.relation.shape[1]))
-        return queries(anchor, relation) if most >= MAX_ROWS else _in_blocks(queries, most, anchor, relation)
-
-
-def _stored(table: tf.Variable, dtype: str) -> tf.Variable:
-    """Returns a table in another type; itself if it has that type already."""
-    if table.dtype == dtype:
-        return table
-    stored = np.empty(table.shape, dtype)
-    for block in blocks(len(stored)):
-        stored[block] = table[block].numpy()
-    return tf.Variable(stored, trainable=False)
-
-
-def blocks(rows: int, size: int = 2**16) -> list[slice]:
-    """Returns slices of up to `size` rows that make up a table."""
-    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+        anchor, relation = _rows(self.entity, anchor), _rows(self.relation, relation)
+        scorer = self._scorer
+        query = scorer.tail_query(anchor, relation) if side == TAIL else scorer.head_query(relation, anchor)
+        return self.net(query) if self.net else query
 
 
 def _rows(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
@@ -212,19 +210,20 @@ def _listed(keys: tf.Tensor, first: tf.Tensor, start: tf.Tensor, stop: tf.Tensor
     return tf.stack([queries, tf.gather(keys, listed.values) - tf.gather(first, queries)], 1)
 
 
-def _in_blocks(function: Callable[..., tf.Tensor], rows: int, *inputs: tf.Tensor) -> tf.Tensor:
-    """Applies a function of rows to up to `rows` of them at a time; inputs [B], output [B, length]."""
+def _in_blocks(
+    function: Callable[..., tuple[tf.Tensor, ...]], rows: int, nothing: tuple[tf.Tensor, ...], *inputs: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    """Applies a function of rows to up to `rows` of them at a time; inputs [B], outputs [B, …], [0, …] in `nothing`."""
 
-    def add_block(start: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        stop = start + rows
-        return stop, tf.concat([outputs, function(*(x[start:stop] for x in inputs))], 0)
+    def add_block(start: tf.Tensor, *outputs: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        block = function(*(x[start : start + rows] for x in inputs))
+        return start + rows, *(tf.concat(parts, 0) for parts in zip(outputs, block, strict=True))
 
-    first = function(*(x[:rows] for x in inputs))
-    _, outputs = tf.while_loop(
-        lambda start, _: start < tf.size(inputs[0]),
+    _, *outputs = tf.while_loop(
+        lambda start, *_: start < tf.size(inputs[0]),
         add_block,
-        (tf.constant(rows), first),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, first.shape[1]])),
+        (tf.constant(0), *nothing),
+        shape_invariants=(tf.TensorShape([]), *(tf.TensorShape([None] * x.shape.rank) for x in nothing)),
         parallel_iterations=1,
     )
-    return outputs
+    return tuple(outputs)

@@ -23,7 +23,7 @@ def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, monkeypatch, sc
     if sliced:  # the 31 entities in two slices, and queries in several blocks
         monkeypatch.setattr(stored_model, "SLICE_SCORES", 1)
         monkeypatch.setattr(stored_model, "QUERY_BYTES", 1000)
-        monkeypatch.setattr(stored_model, "NET_ROWS", 7)
+        monkeypatch.setattr(stored_model, "ROWS", 7)
     run = run_of(scorer, reciprocal)
     graph, model = run.graph, run.model
     exported = export_run(run, tmp_path, top_k=31, warmup=False)

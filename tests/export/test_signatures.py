@@ -62,7 +62,7 @@ def test_answers_equal_a_numpy_ordering(run, exported, monkeypatch, signature, s
         from jobi_tf.export import export_run
 
         monkeypatch.setattr(stored_model, "SLICE_SCORES", 1)
-        monkeypatch.setattr(stored_model, "QUERY_BYTES", 1000)
+        monkeypatch.setattr(stored_model, "ROWS", 7)
     known = triple_set(*graph.splits.values())
     triples = random_ids(graph, 40, seed=1)
     triples[:20] = graph.test[:20]
