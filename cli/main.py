@@ -21,7 +21,7 @@ COMMANDS = {
     "report": "Compare runs on one HTML page.",
     "search": "Search for good settings.",
     "reproduce": "Run experiments of the paper and write their tables.",
-    "export": "Write a run as a SavedModel that answers by name.",
+    "export": "Export a run as a SavedModel that is queried by name.",
     "serve": "Serve exports by gRPC and REST.",
     "bench": "Time everything on this machine.",
 }

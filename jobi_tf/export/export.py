@@ -1,7 +1,9 @@
-"""Writing of a run as a version of a SavedModel."""
+"""Writing a run as a version of a SavedModel."""
 
 import json
-import shutil
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,28 +13,30 @@ import tensorflow as tf
 
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.evaluate import Trained
-from jobi_tf.export.assets import known_keys, read_candidates, write_assets, write_tables
 from jobi_tf.export.calibration import Calibration, calibrate, sample
 from jobi_tf.export.card import model_card
-from jobi_tf.export.contract import describe_signatures, example_requests, inputs_of, versions
+from jobi_tf.export.contract import describe_signatures, example_requests, inputs_of, versions, write_id_tables
 from jobi_tf.export.drift import Drift, measure_drift
-from jobi_tf.export.servable import UNKNOWN_SCORE, Servable
-from jobi_tf.export.versions import choose_version
-from jobi_tf.export.warmup import BATCHES, check_extra, write_warmup
+from jobi_tf.export.lists import AnswerLists, read_candidates
+from jobi_tf.export.servable import Servable
+from jobi_tf.export.stored_model import UNKNOWN_SCORE, StoredModel
+from jobi_tf.export.warmup import BATCHES, write_warmup
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 
 DTYPES = ("float32", "float16")
-TOP_K = 10
+TOP_K, MAX_TOP_K = 100, 1000  # the default, and the greatest with which a request keeps within its memory
+CHECKED_ROWS = 2**16  # of a table, at once
 EXAMPLES = 2  # rows of the examples in signature.json
+LAST_VERSION = 2**63 - 1  # TensorFlow Serving stores versions in 64 bits
 
 
 class Trainable(Trained, Protocol):
     """A run: what `jobi_tf.load_run` returns."""
 
     @property
-    def path(self) -> Path:
-        """The run folder."""
+    def history(self) -> Mapping[str, Sequence[Any]]:
+        """The metrics of each epoch, by name."""
 
     @property
     def config(self) -> Any:
@@ -46,12 +50,12 @@ class Exported:
     Args:
         path: its folder.
         version: its number.
-        dtype: what the tables are stored as.
-        top_k: answers a query.
+        dtype: type of the stored tables.
+        top_k: the greatest `k` of a request.
         typed: whether answers are restricted to entities seen with the relation.
         candidates: number of entities that answers are restricted to, None for all.
         calibration: the probability of a score, and how reliable it is.
-        drift: how far scores are from the model's; None where the tables were not rounded.
+        drift: how far scores are from the model's; None for float32.
     """
 
     path: Path
@@ -79,77 +83,99 @@ def export_run(
     typed: bool = False,
     warmup: bool = True,
 ) -> Exported:
-    """Writes a run as `folder/<version>`, a SavedModel by name.
+    """Writes a run as `folder/<version>`, a SavedModel that is queried by name.
 
-    TensorFlow Serving, C++ and Python load it without this library. Only the triple head is in it. The version appears
-    complete or not at all.
+    TensorFlow Serving, C++ and Python load it without this library. It holds the triple head only. The version appears
+    complete or not at all. Without `tensorflow-serving-api` it has no warm-up requests; a `UserWarning` says so.
 
     Args:
         run: the run.
-        folder: holds the versions; made if need be.
-        version: number of the version; without it the one after the last.
-        top_k: answers a query.
-        dtype: what the tables are stored as, `"float32"` or `"float16"`.
-        candidates: file with the names, one a line, of the only entities that may be answers.
+        folder: holds the versions; created if it does not exist.
+        version: number of the version; the default is the one after the last.
+        top_k: the greatest number of answers that a request can ask for, 1 to 1,000.
+        dtype: type of the stored tables, `"float32"` or `"float16"`.
+        candidates: file with one entity name per line; only these are returned as answers.
         typed: restrict answers to entities that training saw on that side of the relation.
-        warmup: write requests by which a server warms up.
+        warmup: write the requests that a server computes when it loads the version.
 
     Raises:
-        UsageError: an option cannot work, or the version is there already.
-        DataError: `candidates` holds an unknown name, or none.
+        UsageError: an option is out of range, or the version exists.
+        DataError: `candidates` cannot be read, or holds an unknown name or none.
         JobiError: the model's weights are not finite.
-        MissingExtraError: `warmup` needs a package that is not installed.
 
     Example:
         >>> exported = export_run(jobi_tf.load_run("runs/umls"), "exports/umls")
         >>> tf.saved_model.load(exported.path).signatures["predict_tails"](
-        ...     head=tf.constant(["steroid"]), relation=tf.constant(["affects"]))["tail"]
+        ...     head=tf.constant(["steroid"]), relation=tf.constant(["affects"]), k=tf.constant([5]))["tail"]
     """
     folder = Path(folder)
     if dtype not in DTYPES:
-        raise UsageError(f"expected a type of the tables out of {', '.join(DTYPES)}, got {dtype!r}")
-    most = max(TOP_K, run.graph.num_entities)
-    if not 1 <= top_k <= most:
-        raise UsageError(f"expected from 1 to {most:,} answers a query (top-k), got {top_k:,}")
-    if warmup:
-        check_extra()
+        raise UsageError(f"expected dtype to be one of {', '.join(DTYPES)}, got {dtype!r}")
+    if not 1 <= top_k <= MAX_TOP_K:
+        raise UsageError(f"expected top_k from 1 to {MAX_TOP_K:,}, got {top_k}")
     version = choose_version(folder, version)
     ids = None if candidates is None else read_candidates(Path(candidates), run.graph.entities)
     _check_weights(run.model, dtype)
     path = folder / str(version)
-    with new_folder(path) as beside:
-        known, lists = known_keys(run.graph), beside / "lists"
-        write_assets(lists, run.graph, known, ids, typed)
-        servable = Servable(run.model, dtype, lists, top_k)
-        calibration = _calibrated(servable, run, known)
-        drift = (
-            measure_drift(run.model, servable, sample(run.graph, run.config.seed)[1]) if dtype != "float32" else None
-        )
-        count = None if ids is None else len(ids)
-        exported = Exported(path, version, dtype, top_k, typed, count, calibration, drift)
+    with new_folder(path) as beside, tempfile.TemporaryDirectory() as names:
+        lists = AnswerLists(run.graph, ids, typed)
+        stored = StoredModel(run.model, dtype, lists)
+        calibration = calibrate(stored.scores_of, run.graph, run.config.p, run.config.seed)
+        drift = None
+        if dtype != "float32":
+            triples = sample(run.graph, run.config.seed)[1]
+            drift = measure_drift(StoredModel(run.model, "float32", lists), stored, triples)
+        exported = Exported(path, version, dtype, top_k, typed, ids if ids is None else len(ids), calibration, drift)
+        servable = Servable(stored, run.graph, Path(names), top_k, calibration.slope, calibration.intercept)
         _write(beside, run, servable, exported, warmup)
-        shutil.rmtree(lists)  # copied among the assets
     return exported
 
 
-def _calibrated(servable: Servable, run: Trainable, known: np.ndarray) -> Calibration:
-    """Fits the probabilities on the scores of the tables as they are stored, and hands them to `servable`."""
+def choose_version(folder: Path, version: int | None) -> int:
+    """Returns `version`, or without it the integer after the versions that are in `folder`.
 
-    def scores(triples: np.ndarray) -> np.ndarray:
-        return servable.scores(*tf.unstack(tf.constant(triples), axis=1)).numpy()
+    Raises:
+        UsageError: the version exists or is out of range, or `folder` is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"expected a folder of versions, but {folder} is a file")
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    present = {int(name) for name in names if name.isascii() and name.isdigit()}
+    if version is None:
+        version = max(present, default=0) + 1
+    if not 1 <= version <= LAST_VERSION:
+        raise UsageError(f"expected a version from 1 to {LAST_VERSION}, got {version}")
+    if version in present:
+        raise UsageError(f"version {version} exists in {folder}; the next free one is {max(present) + 1}")
+    return version
 
-    calibration = calibrate(scores, run.graph, known, run.config.p, run.config.seed)
-    servable.slope, servable.intercept = calibration.slope, calibration.intercept
-    return calibration
+
+def _check_weights(model: JoBi, dtype: str) -> None:
+    """Raises an error if weights are not finite, or not once they are rounded."""
+    head = model.heads[0]
+    net = [weight.value for weight in head.net.weights if weight.shape] if head.net else []
+    for weights in (model.entities.table.value, head.all_relations(), *net):
+        starts = range(0, weights.shape[0], CHECKED_ROWS)
+        largest = max(float(np.abs(weights[start : start + CHECKED_ROWS].numpy()).max()) for start in starts)
+        if not np.isfinite(largest):
+            raise JobiError("the model's weights hold NaN or infinity")
+        if largest > float(tf.as_dtype(dtype).max):
+            raise UsageError(
+                f"expected weights of at most {tf.as_dtype(dtype).max:,.0f} for {dtype}, got {largest:,.0f}"
+            )
 
 
 def _write(target: Path, run: Trainable, servable: Servable, exported: Exported, warmup: bool) -> None:
     functions = servable.trace()
     tf.saved_model.save(servable, str(target), signatures=functions)
-    examples = example_requests(run.graph, max(BATCHES))
+    examples = example_requests(run.graph, max(BATCHES), exported.top_k)
     if warmup:
-        write_warmup(target, examples, {name: inputs_of(function) for name, function in functions.items()})
-    write_tables(target, run.graph)
+        try:
+            write_warmup(target, examples, {name: inputs_of(function) for name, function in functions.items()})
+        except ImportError as error:
+            text = f"no warm-up requests were written ({error}); install them with: pip install 'jobi-tf[serving]'"
+            warnings.warn(text, stacklevel=3)
+    write_id_tables(target, run.graph)
     contract = _contract(run, servable, exported)
     contract["signatures"] = describe_signatures(functions)
     contract["examples"] = {
@@ -161,15 +187,15 @@ def _write(target: Path, run: Trainable, servable: Servable, exported: Exported,
 
 
 def _contract(run: Trainable, servable: Servable, exported: Exported) -> dict[str, Any]:
-    """Returns the settings that stand in `signature.json`."""
+    """Returns the settings in `signature.json`."""
     calibration = exported.calibration
     return {
-        "model": run.model.scorer,
+        "model": run.model.scorer.name,
         "reciprocal": run.model.reciprocal,
         "graph": run.graph.name,
-        "entities": servable.num_entities,
-        "relations": servable.num_relations,
-        "width": servable.width,
+        "entities": run.graph.num_entities,
+        "relations": run.graph.num_relations,
+        "width": servable.model.width,
         "top_k": exported.top_k,
         "dtype": exported.dtype,
         "typed": exported.typed,
@@ -182,16 +208,3 @@ def _contract(run: Trainable, servable: Servable, exported: Exported) -> dict[st
         },
         "unknown_score": UNKNOWN_SCORE,
     }
-
-
-def _check_weights(model: JoBi, dtype: str) -> None:
-    """Refuses weights that are not finite, or not once they are rounded."""
-    tables = (model.entity.value, model.relations())
-    for weights in (*tables, *(weight.value for net in model.nets[:1] for weight in net.weights)):
-        if not bool(tf.reduce_all(tf.math.is_finite(weights))):
-            raise JobiError("expected finite weights, got NaN or infinity: the model's weights are broken")
-    for table in tables:
-        most = float(tf.reduce_max(tf.abs(table)))
-        limit = float(tf.as_dtype(dtype).max)
-        if most > limit:
-            raise UsageError(f"expected weights up to {limit:,.0f} for {dtype}, got {most:,.0f}")

@@ -1,48 +1,93 @@
-"""Lists that an exported model reads from its assets: neither variables nor part of its graph."""
+"""Lists that grow with the graph: which answers are known facts, and which answers are allowed."""
 
-import uuid
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.occurrences import SIDES, Occurrences, column, triple_keys
+from jobi_tf.data.vocabulary import Vocabulary
+from jobi_tf.errors import DataError
 
-class AssetList(tf.saved_model.experimental.TrackableResource):
-    """A list that is kept in a file of the export and read once, when the export is loaded.
+# Ends every list of keys, so that none is empty.
+LAST_KEY = np.iinfo(np.int64).max
 
-    As a variable it would be part of the checkpoint; as a constant, of the graph, which may not exceed 2 GB. Like a
-    lookup table, and unlike a variable, it stays in memory until it is destroyed: a signature that someone took out of
-    a loaded export goes on answering when the rest is gone.
+
+class AnswerLists(tf.Module):
+    """What `predict_*` signatures look up about answers, as non-trainable variables.
+
+    An answer is a place in 0 … `count` - 1: the id of an entity, or with `candidates` a place in that list. The lists
+    of keys are int64, ascending, and end with `LAST_KEY`.
 
     Args:
-        asset: the file. Whoever holds this list has to track the asset too, or it is not exported.
-        dtype: type of the items: integers, little-endian; or strings, one a line.
+        graph: the graph.
+        candidates: ids of the only entities that may be answers, int32, ascending and distinct; None for all.
+        typed: whether only entities may be answers that training saw on that side of the relation.
+
+    Attributes:
+        count: number of entities that may be answers.
+        candidates: their ids, int32 [count], or None for all entities.
+        known: for each side (`HEAD`, `TAIL`) the keys `query · count + answer` of the facts of all splits, where the
+            query is `known entity · relations + relation`.
+        seen: keys `(side · relations + relation) · count + answer` of the pairs in training, or None without `typed`.
     """
 
-    def __init__(self, asset: tf.saved_model.Asset, dtype: tf.DType):
+    def __init__(self, graph: Graph, candidates: np.ndarray | None = None, typed: bool = False):
         super().__init__()
-        self._path = asset.asset_path
-        self._dtype = dtype
-        self._shared_name = f"list_{uuid.uuid4()}"
-        self._initialize()
-
-    def value(self) -> tf.Tensor:
-        """Returns all items, [N]."""
-        value = tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=self._dtype)
-        return tf.ensure_shape(value, [None])
-
-    def _create_resource(self) -> tf.Tensor:
-        return tf.raw_ops.VarHandleOp(dtype=self._dtype, shape=[None], shared_name=self._shared_name)
-
-    def _initialize(self) -> None:
-        content = tf.io.read_file(self._path)
-        if self._dtype == tf.string:
-            items = tf.strings.split(content, "\n")[:-1]
-        else:
-            items = tf.io.decode_raw(content, self._dtype)
-        tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=items)
+        self.num_relations = graph.num_relations
+        self.count = graph.num_entities if candidates is None else len(candidates)
+        self.candidates = None if candidates is None else _variable(candidates)
+        known = (known_keys(graph, side, candidates) for side in range(len(SIDES)))
+        self.known = [_variable(np.append(keys, LAST_KEY)) for keys in known]
+        self.seen = None
+        if typed:
+            rows, entities = np.divmod(Occurrences.of_graph(graph).keys(), graph.num_entities)
+            answers = _places(entities, candidates)
+            keys = (rows * self.count + answers)[answers >= 0]
+            self.seen = _variable(np.append(keys, LAST_KEY))
 
 
-def write_list(path: Path, items: np.ndarray) -> None:
-    """Writes integers as `AssetList` reads them."""
-    items.astype(items.dtype.newbyteorder("<"), copy=False).tofile(path)
+def known_keys(graph: Graph, side: int, candidates: np.ndarray | None = None) -> np.ndarray:
+    """Returns the keys of the facts of all splits as answers on `side`, as in `AnswerLists.known`: int64."""
+    triples = np.concatenate([graph.split(name) for name in SPLITS]).astype(np.int64)
+    answers = _places(triples[:, column(side)], candidates)
+    count = graph.num_entities if candidates is None else len(candidates)
+    keys = triple_keys(triples[:, column(1 - side)], triples[:, 1], answers, count, graph.num_relations)
+    return np.sort(keys[answers >= 0])
+
+
+def _places(entities: np.ndarray, candidates: np.ndarray | None) -> np.ndarray:
+    """Returns the places of entities in `candidates`, int64 [N], -1 for others."""
+    if candidates is None:
+        return entities.astype(np.int64)
+    places = np.minimum(np.searchsorted(candidates, entities), len(candidates) - 1)
+    return np.where(candidates[places] == entities, places, -1)
+
+
+def _variable(values: np.ndarray) -> tf.Variable:
+    return tf.Variable(values, trainable=False)
+
+
+def read_candidates(path: Path, entities: Vocabulary) -> np.ndarray:
+    """Reads a file with an entity's name on each line; returns their ids, int32, ascending and distinct.
+
+    Raises:
+        DataError: the file cannot be read, holds an unknown name, or holds no name.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read the candidates in {path}: {error.strerror}") from None
+    ids = set()
+    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        try:
+            if name := line.removesuffix(b"\r").decode():
+                ids.add(entities.id(name))
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}:{number}: expected text in UTF-8, got byte 0x{line[error.start]:02x}") from None
+        except DataError as error:
+            raise DataError(f"{path}:{number}: {error}") from None
+    if not ids:
+        raise DataError(f"expected at least one entity in {path}, got an empty file")
+    return np.array(sorted(ids), np.int32)

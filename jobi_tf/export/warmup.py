@@ -1,4 +1,4 @@
-"""Requests that a server answers to itself before it takes others, so that the first one is not slow."""
+"""Requests that a server computes before it accepts others, so that the first one is not slow."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,26 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from jobi_tf.errors import MissingExtraError
-
 BATCHES = (1, 8, 32)
 
 Examples = Mapping[str, Mapping[str, Sequence[Any]]]
-
-
-def check_extra() -> None:
-    """Checks that the package is there that names the requests' format.
-
-    Raises:
-        MissingExtraError: it is not.
-    """
-    try:
-        from tensorflow_serving.apis import prediction_log_pb2  # noqa: F401
-    except ImportError as problem:
-        raise MissingExtraError(
-            f"warm-up requests need an extra ({problem}): pip install 'jobi-tf[serving]', or export without them by "
-            "--no-warmup (warmup=False)"
-        ) from None
 
 
 def write_warmup(folder: Path, examples: Examples, inputs: Mapping[str, Mapping[str, tf.TensorSpec]]) -> None:
@@ -35,6 +18,9 @@ def write_warmup(folder: Path, examples: Examples, inputs: Mapping[str, Mapping[
         folder: the version's folder.
         examples: for each signature values of its inputs, as many for each; repeated to fill a batch.
         inputs: for each signature its inputs by name.
+
+    Raises:
+        ImportError: `tensorflow-serving-api` is not installed; nothing is written.
     """
     from tensorflow_serving.apis.predict_pb2 import PredictRequest
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
@@ -47,7 +33,7 @@ def write_warmup(folder: Path, examples: Examples, inputs: Mapping[str, Mapping[
                 request = PredictRequest()
                 request.model_spec.signature_name = signature
                 for name, values in example.items():
-                    items = [values[i % len(values)] for i in range(batch)]
-                    request.inputs[name].CopyFrom(tf.make_tensor_proto(items, inputs[signature][name].dtype))
+                    rows = [values[i % len(values)] for i in range(batch)]
+                    request.inputs[name].CopyFrom(tf.make_tensor_proto(rows, inputs[signature][name].dtype))
                 log = PredictionLog(predict_log=PredictLog(request=request))
                 writer.write(log.SerializeToString())

@@ -6,7 +6,6 @@ from scipy.optimize import minimize
 
 from jobi_tf.data.occurrences import Occurrences
 from jobi_tf.export import calibration, export_run
-from jobi_tf.export.assets import known_keys
 from jobi_tf.export.calibration import Labelled, calibrate, corrupt, fit, reliability
 from tests.evaluation.oracle import triple_set
 from tests.graphs import random_graph
@@ -77,10 +76,10 @@ def test_expected_calibration_error_by_hand():
 def test_corruptions(p):
     graph = random_graph(valid=60)
     known = triple_set(*graph.splits.values())
-    corruptions, owner = corrupt(graph.valid, graph, known_keys(graph), p, seed=2**61)
-    again, _ = corrupt(graph.valid, graph, known_keys(graph), p, seed=2**61)
+    corruptions, owner = corrupt(graph.valid, graph, p, seed=2**61)
+    again, _ = corrupt(graph.valid, graph, p, seed=2**61)
     np.testing.assert_array_equal(corruptions, again)
-    assert (corruptions != corrupt(graph.valid, graph, known_keys(graph), p, seed=1)[0][: len(corruptions)]).any()
+    assert (corruptions != corrupt(graph.valid, graph, p, seed=1)[0][: len(corruptions)]).any()
     changed = corruptions != graph.valid[owner]
     assert (changed.sum(1) == 1).all()
     assert not changed[:, 1].any()
@@ -102,11 +101,11 @@ def test_a_score_that_is_calibrated_stays_so():
         return np.where(true, rng.normal(0.5, 1, len(triples)), rng.normal(-0.5, 1, len(triples)))
 
     # Two normal distributions of variance 1 at ±½: the log odds of x are x itself.
-    found = calibrate(scores, graph, known_keys(graph), p=0.3, seed=0)
+    found = calibrate(scores, graph, p=0.3, seed=0)
     assert (found.slope, found.intercept) == pytest.approx((1, 0), abs=0.1)
     assert found.ece_before < 0.03
     assert found.ece_after < 0.03
-    wild = calibrate(lambda triples: 20 * scores(triples) + 7, graph, known_keys(graph), p=0.3, seed=0)
+    wild = calibrate(lambda triples: 20 * scores(triples) + 7, graph, p=0.3, seed=0)
     assert wild.slope == pytest.approx(1 / 20, rel=0.1)
     assert wild.ece_before > 0.2
     assert wild.ece_after < 0.03
@@ -121,7 +120,7 @@ def test_the_error_is_measured_on_triples_that_its_fit_did_not_see(monkeypatch):
     monkeypatch.setattr(
         calibration, "reliability", lambda p, data: seen.append(set(data.owner)) or reliability(p, data)
     )
-    calibrate(lambda triples: np.zeros(len(triples)), graph, known_keys(graph), 0.3, 0)
+    calibrate(lambda triples: np.zeros(len(triples)), graph, 0.3, 0)
     half, before, after, every = seen
     assert half.isdisjoint(before)
     assert before == after
@@ -129,7 +128,7 @@ def test_the_error_is_measured_on_triples_that_its_fit_did_not_see(monkeypatch):
 
 
 def test_a_large_split_is_sampled(monkeypatch):
-    monkeypatch.setattr(calibration, "MOST_TRIPLES", 7)
+    monkeypatch.setattr(calibration, "MAX_TRIPLES", 7)
     graph = random_graph()
     split, triples = calibration.sample(graph, seed=1)
     assert (split, triples.shape) == ("valid", (7, 3))
@@ -156,6 +155,6 @@ def test_triples_of_a_relation_without_training_are_left_out(run):
 
 def test_a_model_without_knowledge_is_warned_of():
     graph = random_graph(valid=100)
-    backwards = calibrate(lambda x: -(np.arange(len(x)) < 100).astype(float), graph, known_keys(graph), 0.3, 0)
+    backwards = calibrate(lambda x: -(np.arange(len(x)) < 100).astype(float), graph, 0.3, 0)
     assert backwards.slope < 0
     assert "no better than chance" in backwards.warnings()[0]
