@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
 import urllib.error
@@ -14,48 +15,52 @@ from typing import Any
 
 import pytest
 
-from jobi_tf.serving.settings import ServedModel, ServerSettings
+from jobi_tf.serving.settings import ServerSettings
 from tests.serving.exports import odd_export, tiny_export, tiny_run
 
 
 @dataclass
 class Running:
-    """A server that runs in a thread, and what it said."""
+    """A server that runs in a thread, and what it logged."""
 
-    said: list[str] = field(default_factory=list)
+    name: str
+    log: list[str] = field(default_factory=list)
     error: BaseException | None = None
 
     @property
-    def rest(self) -> str:
-        return self.ready.split(" at ")[1].split(" and ")[0]
+    def addresses(self) -> list[str]:
+        return next((re.findall(r"\S+://(\S+)", line) for line in self.log if line.startswith("serving ")), [])
+
+    @property
+    def url(self) -> str:
+        return re.findall(r"https?://\S+", self.log[-1] if not self.addresses else "\n".join(self.log))[0]
 
     @property
     def grpc(self) -> str:
-        return self.ready.rsplit("//", 1)[1]
+        return self.addresses[1]
 
     @property
-    def port(self) -> int:
-        return int(self.rest.rsplit(":", 1)[1])
+    def address(self) -> tuple[str, int]:
+        host, port = self.addresses[0].rsplit(":", 1)
+        return host, int(port)
 
-    @property
-    def ready(self) -> str:
-        return next(line for line in self.said if line.startswith("serving "))
-
-    def ask(
-        self, path: str, body: Any = None, headers: dict[str, str] | None = None, method: str | None = None, **more: Any
+    def send(
+        self, path: str, body: Any = None, headers: dict[str, Any] | None = None, method: str | None = None, **more: Any
     ) -> tuple[int, Any]:
-        """Sends a request; returns status and JSON (or text). A body that is no bytes goes as JSON."""
+        """Sends a request; returns status and JSON (or text). A body that is not bytes is sent as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        request = urllib.request.Request(self.rest + path, data, headers or {}, method=method)
+        request = urllib.request.Request(self.url + path, data, headers or {}, method=method)
         try:
             with urllib.request.urlopen(request, timeout=20, **more) as answer:
                 return answer.status, _content(answer)
         except urllib.error.HTTPError as error:
-            self.headers = dict(error.headers)
             return error.code, _content(error)
 
-    def predict(self, body: Any, model: str = "tiny", **options: Any) -> tuple[int, Any]:
-        return self.ask(f"/v1/models/{model}:predict", body, **options)
+    def predict(self, body: Any, **options: Any) -> tuple[int, Any]:
+        return self.send(f"/v1/models/{self.name}:predict", body, **options)
+
+    def metrics(self) -> str:
+        return self.send("/metrics")[1]
 
 
 def _content(answer: Any) -> Any:
@@ -64,25 +69,27 @@ def _content(answer: Any) -> Any:
 
 
 @contextmanager
-def running(*models: ServedModel, **options: Any) -> Iterator[Running]:
+def running(folder: Path, **options: Any) -> Iterator[Running]:
     """Runs a server on ports that the system chooses, until the block ends."""
-    from jobi_tf.serving.embedded import EmbeddedServer
+    from jobi_tf.serving import server as module
 
-    settings = ServerSettings(models, **{"rest_port": 0, "grpc_port": 0, "poll": 0.05, **options})
-    server = Running()
+    settings = ServerSettings(folder, **{"rest_port": 0, "grpc_port": 0, "poll": 0.05, **options})
+    server = Running(settings.name)
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
 
     def run() -> None:
         try:
-            loop.run_until_complete(EmbeddedServer(settings, server.said.append).run(stop))
+            loop.run_until_complete(module.run(settings, stop, server.log.append))
         except BaseException as error:
             server.error = error
+        finally:
+            loop.run_until_complete(loop.shutdown_default_executor())
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        eventually(lambda: server.error or any(line.startswith("serving ") for line in server.said))
+        eventually(lambda: server.error or server.addresses)
         if server.error:
             raise server.error
         yield server
@@ -94,33 +101,47 @@ def running(*models: ServedModel, **options: Any) -> Iterator[Running]:
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 30) -> None:
-    """Waits until something is so."""
+    """Waits until a condition holds."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come to be"
+        assert time.monotonic() < end, "the condition does not hold"
         time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     """A run, and the folder of its export as versions 1 and 2; the scores of 2 are twice those of 1."""
-    folder = tmp_path_factory.mktemp("tiny")
+    folder = tmp_path_factory.mktemp("exports")
     run = tiny_run(folder / "run")
-    tiny_export(run, folder / "export")
-    return run, folder / "export"
+    tiny_export(run, folder / "tiny")
+    return run, folder / "tiny"
+
+
+@pytest.fixture(scope="session")
+def first(tiny, tmp_path_factory) -> Path:
+    """A folder with version 1 only, whose scores are those of the run."""
+    folder = tmp_path_factory.mktemp("first") / "tiny"
+    folder.mkdir()
+    (folder / "1").symlink_to(tiny[1] / "1")
+    return folder
 
 
 @pytest.fixture(scope="session")
 def odd(tmp_path_factory) -> Path:
-    """The folder of a SavedModel whose signatures are none of an export's."""
-    folder = tmp_path_factory.mktemp("odd")
+    """The folder of a SavedModel that is not an export."""
+    folder = tmp_path_factory.mktemp("exports") / "odd"
     odd_export(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def server(tiny, odd) -> Iterator[Running]:
-    """A server of both."""
-    models = (ServedModel("tiny", tiny[1], latest=2, labels={"stable": 1, "none": 7}), ServedModel("odd", odd))
-    with running(*models, max_rows=100, max_body=100_000) as server:
+def server(first) -> Iterator[Running]:
+    with running(first, max_rows=3000, max_body=100_000) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def odd_server(odd) -> Iterator[Running]:
+    """A server with narrow limits."""
+    with running(odd, max_requests=3, max_body=2000, max_rows=10, timeout=1.0) as server:
         yield server
