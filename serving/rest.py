@@ -220,7 +220,9 @@ def _parse(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict) or not isinstance(document.get("signature_name", ""), str):
         raise invalid("expected a JSON object, in which signature_name is a string")
     if ("instances" in document) == ("inputs" in document):
-        raise invalid("expected one of the keys instances and inputs, got " + ("both" if document else "neither"))
+        raise invalid(
+            "expected one of the keys instances and inputs, got " + ("both" if "inputs" in document else "neither")
+        )
     return document
 
 
@@ -246,12 +248,8 @@ def _list(arrays: Mapping[str, np.ndarray]) -> bytes:
     parts = []
     for start in range(0, rows, step):
         columns = [array[start : start + step].tolist() for array in arrays.values()]
-        values = (
-            columns[0]
-            if len(columns) == 1
-            else [dict(zip(arrays, row, strict=True)) for row in zip(*columns, strict=True)]
-        )
-        parts.append(to_json(values, inf_nan_mode="constants")[1:-1])
+        objects = [dict(zip(arrays, row, strict=True)) for row in zip(*columns, strict=True)] if columns[1:] else None
+        parts.append(to_json(objects or columns[0], inf_nan_mode="constants")[1:-1])
     return b"[" + b",\n".join(parts) + b"]"
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import shutil
+import subprocess
 import threading
 import time
 import urllib.error
@@ -21,28 +23,23 @@ from tests.serving.exports import odd_export, tiny_export, tiny_run
 
 @dataclass
 class Running:
-    """A server that runs in a thread, and what it logged."""
+    """A server that runs in a thread, what it logged, and its addresses once it serves."""
 
     name: str
     log: list[str] = field(default_factory=list)
     error: BaseException | None = None
-
-    @property
-    def addresses(self) -> list[str]:
-        return next((re.findall(r"\S+://(\S+)", line) for line in self.log if line.startswith("serving ")), [])
-
-    @property
-    def url(self) -> str:
-        return re.findall(r"https?://\S+", self.log[-1] if not self.addresses else "\n".join(self.log))[0]
-
-    @property
-    def grpc(self) -> str:
-        return self.addresses[1]
+    url: str = ""
+    grpc: str = ""
 
     @property
     def address(self) -> tuple[str, int]:
-        host, port = self.addresses[0].rsplit(":", 1)
-        return host, int(port)
+        return "127.0.0.1", int(self.url.rsplit(":", 1)[1])
+
+    def ready(self) -> bool:
+        found = [re.findall(r"(\w+://\S+)", line) for line in self.log if line.startswith("serving ")]
+        if found:
+            self.url, self.grpc = found[0][0], found[0][1].split("//")[1]
+        return bool(found or self.error)
 
     def send(
         self, path: str, body: Any = None, headers: dict[str, Any] | None = None, method: str | None = None, **more: Any
@@ -89,7 +86,7 @@ def running(folder: Path, **options: Any) -> Iterator[Running]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        eventually(lambda: server.error or server.addresses)
+        eventually(server.ready)
         if server.error:
             raise server.error
         yield server
@@ -132,6 +129,18 @@ def odd(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("exports") / "odd"
     odd_export(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory) -> tuple[Path, Path]:
+    """Files of a certificate for 127.0.0.1, and of its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    folder = tmp_path_factory.mktemp("certificate")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "cert.pem", folder / "key.pem"
 
 
 @pytest.fixture(scope="module")

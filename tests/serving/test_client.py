@@ -160,29 +160,17 @@ def test_token(first):
                 Client(server.url, token=token)
 
 
-def test_tls(first, tmp_path):
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    command = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
-    )
-    subprocess.run([*command.split(), "-out", certificate, "-keyout", key], check=True, capture_output=True)
-    with running(first, certificate=certificate, key=key) as server:
+def test_tls(first, certificate, tmp_path):
+    cert, key = certificate
+    with running(first, certificate=cert, key=key) as server:
         assert server.url.startswith("https://")
-        with Client(server.url, certificate=certificate) as client:
+        with Client(server.url, certificate=cert) as client:
             assert client.score(random_triples(1)).known.all()
         with Client(server.url, "tiny", retries=0) as client, pytest.raises(JobiError, match="certificate"):
             client.score(random_triples(1))
     for file in (tmp_path / "none", key):
         with pytest.raises(DataError, match=str(file)):
             Client("https://127.0.0.1:1", "tiny", certificate=file)
-
-
-def test_threads_share_a_client(client, tiny):
-    triples = random_triples(64)
-    expected = tiny[0].score(triples)
-    with ThreadPoolExecutor(8) as pool:
-        for i, scores in enumerate(pool.map(lambda i: client.score(triples[i : i + 8]), range(56))):
-            np.testing.assert_allclose(scores.score, expected[i : i + 8], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import ssl
@@ -153,17 +152,6 @@ def test_a_token(odd):
                 get_status(channel, metadata=metadata)
             assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
         assert get_status(channel, metadata=[("authorization", "Bearer secret")]).model_version_status
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
-    folder = tmp_path_factory.mktemp("certificate")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return folder / "cert.pem", folder / "key.pem"
 
 
 def test_tls(odd, certificate):
