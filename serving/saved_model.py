@@ -19,6 +19,7 @@ from .errors import invalid
 from .metrics import Metrics
 
 Arrays = Mapping[str, np.ndarray]
+Request = tuple[Arrays, int, asyncio.Future[dict[str, np.ndarray]]]  # inputs, rows, and where the outputs go
 WARMUP = Path("assets.extra") / "tf_serving_warmup_requests"
 BATCH_ROWS = 256
 _METHOD = "tensorflow/serving/predict"
@@ -46,8 +47,8 @@ class Signature:
         self._call: Callable[..., list[np.ndarray]] = session.make_callable(fetches, feeds)
         self._threads = threads
         self._batch_rows = metrics.rows.labels(name)
-        self._waiting: list[tuple[Arrays, int, asyncio.Future[dict[str, np.ndarray]]]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._waiting: list[Request] = []
+        self._busy = False
 
     def check(self, inputs: Arrays) -> int:
         """Returns the number of rows of inputs; raises a `ServingError` if names or shapes are wrong."""
@@ -74,30 +75,32 @@ class Signature:
     async def _predict(self, inputs: Arrays, rows: int) -> dict[str, np.ndarray]:
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((inputs, rows, future))
-        if self._task is None:
-            self._task = asyncio.create_task(self._compute_batches())
+        if not self._busy:
+            self._start_batch()
         return await future
 
-    async def _compute_batches(self) -> None:
-        loop = asyncio.get_running_loop()
-        while batch := self._next_batch():
-            end = 0
+    def _start_batch(self) -> None:
+        batch = self._next_batch()
+        self._busy = bool(batch)
+        if batch:
             self._batch_rows.observe(sum(rows for _, rows, _ in batch))
-            try:
-                joined = _joined([inputs for inputs, _, _ in batch])
-                outputs = await loop.run_in_executor(self._threads, self.compute, joined)
-            except Exception as error:
-                for _, _, future in batch:
-                    if not future.done():
-                        future.set_exception(error)
-                continue
-            for inputs, rows, future in batch:
-                start, end = end, end + rows
-                if not future.done():
-                    future.set_result(self._part(outputs, slice(start, end), inputs))
-        self._task = None
+            parts = [inputs for inputs, _, _ in batch]
+            outputs = asyncio.get_running_loop().run_in_executor(self._threads, lambda: self.compute(_joined(parts)))
+            outputs.add_done_callback(lambda outputs: self._end_batch(batch, outputs))
 
-    def _next_batch(self) -> list[tuple[Arrays, int, asyncio.Future[dict[str, np.ndarray]]]]:
+    def _end_batch(self, batch: list[Request], outputs: asyncio.Future[dict[str, np.ndarray]]) -> None:
+        end = 0
+        for inputs, rows, future in batch:
+            start, end = end, end + rows
+            if future.done():
+                continue  # it was given up
+            if error := outputs.exception():
+                future.set_exception(error)
+            else:
+                future.set_result(self._part(outputs.result(), slice(start, end), inputs))
+        self._start_batch()
+
+    def _next_batch(self) -> list[Request]:
         """Takes the oldest requests out of the queue, without those that were given up."""
         self._waiting = [request for request in self._waiting if not request[2].done()]
         count = total = 0
@@ -177,4 +180,4 @@ def _spec(info: Any) -> tf.TensorSpec:
 
 
 def _joined(parts: list[Arrays] | list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts[1:] else dict(parts[0])
