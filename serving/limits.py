@@ -24,7 +24,7 @@ class Limits:
         self._settings = settings
         self._in_flight = metrics.in_flight
         self._token = None if settings.token is None else settings.token.encode()
-        self._hosts = {"", "localhost", settings.host, socket.gethostname(), socket.getfqdn()}
+        self._hosts = {"", "localhost", settings.host, socket.gethostname()}
         self._requests = 0
         self._bytes = 0
 
