@@ -44,7 +44,7 @@ class Request:
     name: str
     what: str
     signature: str
-    columns: dict[str, list[str]]
+    columns: dict[str, list[Any]]
 
     @property
     def rows(self) -> int:
@@ -62,12 +62,12 @@ class Request:
         request = PredictRequest()
         request.model_spec.name, request.model_spec.signature_name = NAME, self.signature
         for name, values in self.columns.items():
-            request.inputs[name].CopyFrom(tf.make_tensor_proto(values, tf.string))
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(values))
         return request.SerializeToString()
 
 
 def serving(setting: Setting) -> Iterator[Figure]:
-    """Asks the embedded server from other processes on the same machine, over both protocols."""
+    """Queries a server from other processes on the same machine, over both protocols."""
     graph = setting.graph
     config = completed(TrainConfig.create({"dataset": graph.name, **paper_settings(setting)}), graph)
     # Answers take as long whatever the weights are, so that nothing is trained.
@@ -92,7 +92,7 @@ def _requests(run: Run) -> list[Request]:
         "tail": [graph.entities[i] for i in triples[:, 2]],
     }
     one = {name: column[:1] for name, column in names.items()}
-    query = {name: one[name] for name in ("head", "relation")}
+    query: dict[str, list[Any]] = {"head": one["head"], "relation": one["relation"], "k": [10]}
     return [
         Request("score-1", "score of one triple", "serving_default", one),
         Request("score-64", f"scores of {len(triples)} triples", "serving_default", names),
@@ -167,7 +167,7 @@ def _ask(setting: Setting, url: str, protocol: str, request: Request, clients: i
 @contextmanager
 def started(folder: Path) -> Iterator[dict[str, str]]:
     """Runs a server of its own process on ports that the system chooses; gives its addresses by protocol."""
-    command = [sys.executable, "-m", "jobi_tf.cli", "serve", str(folder), "--embedded"]
+    command = [sys.executable, "-m", "jobi_tf.cli", "serve", str(folder)]
     ports = ["--rest-port", "0", "--grpc-port", "0"]
     process = subprocess.Popen([*command, *ports], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:

@@ -1,11 +1,10 @@
 """Whom `jobi-tf predict` asks: a run, or a server."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError
 
 from .queries import COLUMNS, SERVED_COLUMNS, Query, Served
 from .start import start_tensorflow
@@ -27,9 +26,6 @@ class Asked(Protocol):
 
     name: str
     columns: tuple[str, ...]
-
-    def note(self) -> str:
-        """Returns what is to be said when all answers are given; nothing, mostly."""
 
     def check(self, query: Query) -> None:
         """Raises a DataError for a name that is known to be unknown."""
@@ -66,10 +62,6 @@ class AskedRun:
         self._typed = typed
         entities = self._run.graph.entities
         self._candidates = None if candidates is None else [entities[i] for i in entities.ids_in_file(candidates)]
-
-    def note(self) -> str:
-        """Returns nothing."""
-        return ""
 
     def check(self, query: Query) -> None:
         """Raises a DataError for a name that the graph does not hold."""
@@ -114,7 +106,7 @@ class AskedServer:
 
     Args:
         url: its address.
-        model: the model's name; None for the only one.
+        model: the model's name; None for the only one of `jobi-tf serve`.
         token: bearer token.
         certificate: file of the certificates that are trusted.
     """
@@ -122,40 +114,24 @@ class AskedServer:
     columns: tuple[str, ...] = SERVED_COLUMNS
 
     def __init__(self, url: str, model: str | None, token: str | None, certificate: Path | None):
-        os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else it writes of failures beside the error that names them
         from jobi_tf.serving.client import Client
 
         self._client = Client(url, model, token=token, certificate=certificate)
         self.name = f"{self._client.model} at {url}"
-        self._short = 0
-
-    def note(self) -> str:
-        """Returns how many queries have fewer answers because known facts were dropped."""
-        if not self._short:
-            return ""
-        queries = "one query has" if self._short == 1 else f"{self._short:,} queries have"
-        return f"{queries} fewer answers: known facts are dropped from the {self._client.top_k()} best of {self.name}"
 
     def check(self, query: Query) -> None:
-        """Does nothing: the server names what it does not know."""
+        """Does nothing: the client reports unknown names."""
 
     def answers(
         self, side: int, queries: Sequence[Query], count: int | None, new_only: bool
     ) -> Sequence[Sequence[Served]]:
         """Returns the best answers to queries for one side."""
-        if count is not None and count > (most := self._client.top_k()):
-            raise UsageError(f"expected -k to be at most {most}, as {self.name} gives no more answers, got {count}")
+        k = count or ANSWERS
         if side:
-            found = self._client.tails_of([(query.entity, query.relation) for query in queries])
+            found = self._client.tails_of([(query.entity, query.relation) for query in queries], k, new_only)
         else:
-            found = self._client.heads_of([(query.relation, query.entity) for query in queries])
-        wanted = count or ANSWERS
-        answers = []
-        for row in found:
-            kept = [Served(*answer) for answer in row if not (new_only and answer.seen)]
-            self._short += len(kept) < wanted and len(kept) < len(row)
-            answers.append(kept[:wanted])
-        return answers
+            found = self._client.heads_of([(query.relation, query.entity) for query in queries], k, new_only)
+        return [[Served(*answer) for answer in row] for row in found]
 
     def score(self, triple: tuple[str, str, str]) -> tuple[dict[str, Any], list[str]]:
         """Scores a triple."""

@@ -39,11 +39,11 @@ QUERIES_AT_A_TIME = 4096
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--input", "source", type=click.Path(path_type=Path), metavar="FILE", help="Queries; - is stdin.")
 @click.option("--output", "target", type=click.Path(path_type=Path), metavar="FILE", help="Answers; - is stdout.")
-@click.option("--server", metavar="URL", help="Ask a server instead of RUN: grpc://HOST:PORT or http://HOST:PORT.")
-@click.option("--model", help="The model of the server, if it serves several or is asked by gRPC.")
+@click.option("--server", metavar="URL", help="Query a server instead of RUN: http://HOST:PORT.")
+@click.option("--model", help="Name of the model on the server  [default: that of `jobi-tf serve`]")
 @click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Holds the token of the server.")
 @click.option(
-    "--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Certificates to trust, for grpcs and https."
+    "--certificate", type=click.Path(path_type=Path), metavar="FILE", help="Certificates to trust, for https."
 )
 def predict(
     run: Path | None,
@@ -102,8 +102,6 @@ def predict(
         else:
             query = Query(0, tail, relation or "") if tail is not None else Query(1, head or "", relation or "")
             _print(asked, query, asked.answers(query.side, [query], count, new_only)[0], as_json)
-        if note := asked.note():
-            click.echo(note, err=True)
 
 
 def _asked(

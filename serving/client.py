@@ -1,29 +1,30 @@
-"""Asks a server of exported models, by name."""
+"""A client of `jobi-tf serve` and of TensorFlow Serving, by REST."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import random
+import re
+import ssl
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 
-from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.errors import DataError, JobiError, MissingExtraError, UsageError
 
-from .address import Address, Calls, Model, VersionStatus
-from .retrying import Patience
-
-ROWS = 1024  # of a request at most
-_SIGNATURES = {"tail": ("predict_tails", ("head", "relation")), "head": ("predict_heads", ("relation", "tail"))}
-Row = TypeVar("Row")
+_ROWS = 1024  # of a request
+_FIRST_WAIT = 0.2  # seconds before the first retry, doubled for each further one
+_BUSY = (429, 503)
 
 
 class Scores(NamedTuple):
-    """Of each triple: its score, how likely it is true, and whether its three names are known.
+    """Scores of triples.
 
     Args:
-        score: float32 [N]; float32's lowest value where a name is unknown.
+        score: float32 [N]; the lowest float32 where a name is unknown.
         probability: float32 [N]; 0 where a name is unknown.
-        known: bool [N].
+        known: bool [N]; whether all three names are known.
     """
 
     score: np.ndarray
@@ -32,7 +33,7 @@ class Scores(NamedTuple):
 
 
 class ServedAnswer(NamedTuple):
-    """An entity that completes a triple, its score, how likely it is true, and whether it is a known fact."""
+    """An entity that completes a triple, its score, its probability, and whether the triple is a known fact."""
 
     entity: str
     score: float
@@ -41,34 +42,42 @@ class ServedAnswer(NamedTuple):
 
 
 class Embeddings(NamedTuple):
-    """Of each entity: its vector, float32 [N, width], zeros where the name is unknown; and whether it is known, [N]."""
+    """Vectors of entities, float32 [N, width], zeros for unknown names; and which names are known, bool [N]."""
 
     embedding: np.ndarray
     known: np.ndarray
 
 
-class Client:
-    """Asks TensorFlow Serving or the embedded server. It needs neither TensorFlow nor Keras.
+class VersionStatus(NamedTuple):
+    """A version of a model, its state such as AVAILABLE or LOADING, and what went wrong, if anything."""
 
-    A client may be shared by threads. Requests are sent again while the server cannot be reached or is too busy.
+    version: int
+    state: str
+    error: str
+
+
+class Client:
+    """A client of `jobi-tf serve` and of TensorFlow Serving; it needs neither TensorFlow nor Keras.
+
+    Threads may share a client. Requests are sent again while the server cannot be reached or is too busy.
 
     Args:
-        url: `grpc://HOST:PORT` or `http://HOST:PORT`; with TLS `grpcs://` or `https://`.
-        model: the model's name; None asks the embedded server, by http, for the only one it serves.
-        version: the number of the version that answers; the newest if neither this nor `label` is given.
-        label: the label of the version that answers, such as `stable`.
-        timeout: seconds that a request of at most 1,024 rows may take, with its retries.
-        retries: how often a request is sent again.
+        url: `http://HOST:PORT` or `https://HOST:PORT`.
+        model: name of the model; by default the one that `jobi-tf serve` serves.
+        version: number of the version; by default the newest.
+        timeout: seconds to wait for the server, each time that a request is sent.
+        retries: how many times a request is sent again.
         token: bearer token.
-        certificate: file of the certificates that are trusted, if not those that the system trusts.
+        certificate: file of the certificates to trust; by default those that the system trusts.
 
     Raises:
-        UsageError: the arguments cannot work.
-        MissingExtraError: the library for the protocol is not installed.
+        UsageError: the arguments cannot be used.
+        DataError: the file of certificates cannot be used.
+        MissingExtraError: httpx is not installed.
 
     Example:
-        with Client("http://127.0.0.1:8501", "world") as client:
-            for answer in client.tails("France", "capital"):
+        with Client("http://127.0.0.1:8501") as client:
+            for answer in client.tails("France", "capital", k=3):
                 print(answer.entity, answer.probability)
     """
 
@@ -76,144 +85,178 @@ class Client:
         self,
         url: str,
         model: str | None = None,
+        *,
         version: int | None = None,
-        label: str | None = None,
         timeout: float = 10.0,
         retries: int = 3,
         token: str | None = None,
         certificate: str | Path | None = None,
     ):
-        if timeout <= 0 or retries < 0:
-            raise UsageError(f"expected a positive time-out and retries of 0 or more, got {timeout:g} and {retries}")
-        address = Address.parse(url, token, certificate)
-        self._url = address.url
-        self._patience = Patience(timeout, retries)
-        self._calls = _calls(address)
         try:
-            self._model = Model(self._only_model() if model is None else model, version, label)
+            import httpx
+        except ImportError as error:
+            raise MissingExtraError("the client needs httpx: pip install 'jobi-tf[client]'") from error
+        if timeout <= 0 or retries < 0:
+            raise UsageError(f"expected a positive time-out and at least 0 retries, got {timeout:g} and {retries}")
+        if not re.fullmatch(r"https?://[^/?#@]+(/[^?#]*)?", url):
+            raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8501, got {url!r}")
+        self._httpx = httpx
+        self._url = url.rstrip("/")
+        self._retries = retries
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        verify = True if certificate is None else _trusting(Path(certificate))
+        self._http = httpx.Client(base_url=self._url, headers=headers, verify=verify, timeout=timeout)
+        try:
+            self.model = self._only_model() if model is None else model
         except JobiError:
             self.close()
             raise
-
-    @property
-    def model(self) -> str:
-        """The name of the model that is asked."""
-        return self._model.name
+        self._path = f"/v1/models/{quote(self.model, safe='')}" + ("" if version is None else f"/versions/{version}")
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> Scores:
-        """Scores triples of names (head, relation, tail); unknown names are marked, not refused."""
-        parts: list[Scores] = []
-        for rows in _split(triples):
-            heads, relations, tails = (list(names) for names in zip(*rows, strict=True))
-            outputs = self._predict("serving_default", {"head": heads, "relation": relations, "tail": tails})
-            score, probability = (self._floats(outputs, name, len(rows)) for name in ("score", "probability"))
-            parts.append(Scores(score, probability, self._output(outputs, "known", len(rows)).astype(bool)))
-        if not parts:
-            return Scores(np.empty(0, np.float32), np.empty(0, np.float32), np.empty(0, bool))
-        return Scores(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+        """Scores triples (head, relation, tail); unknown names are marked."""
+        outputs = self._predict("serving_default", ("head", "relation", "tail"), triples)
+        score, probability = (np.array(outputs[name], np.float32) for name in ("score", "probability"))
+        return Scores(score, probability, np.array(outputs["known"], bool))
 
-    def tails(self, head: str, relation: str) -> list[ServedAnswer]:
-        """Returns the best tails of (head, relation, ?), best first: as many as the model was exported for.
+    def tails(self, head: str, relation: str, k: int = 10, new_only: bool = False) -> list[ServedAnswer]:
+        """Returns the best tails of (head, relation, ?), best first.
+
+        Args:
+            head: name of the entity.
+            relation: name of the relation.
+            k: number of answers, at most as many as the model was exported for (`jobi-tf export --top-k`).
+            new_only: leave out known facts.
 
         Raises:
             DataError: a name is unknown.
+            UsageError: `k` is less than 1, or more than the model was exported for.
         """
-        return self.tails_of([(head, relation)])[0]
+        return self.tails_of([(head, relation)], k, new_only)[0]
 
-    def heads(self, relation: str, tail: str) -> list[ServedAnswer]:
-        """Returns the best heads of (?, relation, tail); otherwise as `tails`."""
-        return self.heads_of([(relation, tail)])[0]
+    def heads(self, relation: str, tail: str, k: int = 10, new_only: bool = False) -> list[ServedAnswer]:
+        """Returns the best heads of (?, relation, tail), best first; otherwise as `tails`."""
+        return self.heads_of([(relation, tail)], k, new_only)[0]
 
-    def tails_of(self, queries: Sequence[tuple[str, str]]) -> list[list[ServedAnswer]]:
+    def tails_of(
+        self, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
+    ) -> list[list[ServedAnswer]]:
         """Returns the best tails of each query (head, relation); otherwise as `tails`."""
-        return self._answers("tail", queries)
+        return self._answers("tail", ("head", "relation"), queries, k, new_only)
 
-    def heads_of(self, queries: Sequence[tuple[str, str]]) -> list[list[ServedAnswer]]:
+    def heads_of(
+        self, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
+    ) -> list[list[ServedAnswer]]:
         """Returns the best heads of each query (relation, tail); otherwise as `tails`."""
-        return self._answers("head", queries)
-
-    def top_k(self) -> int:
-        """Returns how many answers the model gives to a query."""
-        shapes = self._patience.call(lambda seconds: self._calls.shapes(self._model, seconds))
-        shape = shapes.get("predict_tails", {}).get("tail", [])
-        if len(shape) != 2 or shape[1] < 1:
-            raise self._foreign("tail", "a fixed number of answers")
-        return shape[1]
+        return self._answers("head", ("relation", "tail"), queries, k, new_only)
 
     def embed(self, entities: Sequence[str]) -> Embeddings:
-        """Returns the vectors of entities; unknown names are marked, not refused."""
-        parts: list[Embeddings] = []
-        for rows in _split(entities):
-            outputs = self._predict("embed", {"entity": list(rows)})
-            embedding, known = self._floats(outputs, "embedding", len(rows)), self._output(outputs, "known", len(rows))
-            parts.append(Embeddings(embedding, known.astype(bool)))
-        if not parts:
-            return Embeddings(np.empty((0, 0), np.float32), np.empty(0, bool))
-        return Embeddings(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+        """Returns the vectors of entities; unknown names are marked."""
+        outputs = self._predict("embed", ("entity",), [(entity,) for entity in entities])
+        embedding = np.array(outputs["embedding"] or np.empty((0, 0)), np.float32)
+        return Embeddings(embedding, np.array(outputs["known"], bool))
 
     def status(self) -> list[VersionStatus]:
-        """Returns the states of the model's versions."""
-        return self._patience.call(lambda seconds: self._calls.status(self._model, seconds))
+        """Returns the states of the versions of the model."""
+        return [
+            VersionStatus(int(x["version"]), x["state"], x.get("status", {}).get("error_message", ""))
+            for x in self._call("GET", self._path)["model_version_status"]
+        ]
 
     def close(self) -> None:
         """Closes the connections."""
-        self._calls.close()
+        self._http.close()
 
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _only_model(self) -> str:
-        names = self._patience.call(self._calls.models)
-        if len(names) == 1:
-            return names[0]
-        found = f"it serves {', '.join(names)}" if names else "the server does not tell which it serves"
-        raise UsageError(f"expected the name of a model at {self._url}: {found}")
+        try:
+            (name,) = self._call("GET", "/v1/models")["models"]
+        except (DataError, KeyError, ValueError):  # TensorFlow Serving has no such path
+            raise UsageError(f"expected the name of a model, as {self._url} does not list its models") from None
+        return name
 
-    def _answers(self, side: str, queries: Sequence[tuple[str, str]]) -> list[list[ServedAnswer]]:
-        signature, names = _SIGNATURES[side]
-        answers: list[list[ServedAnswer]] = []
-        for rows in _split(queries):
-            columns = (list(column) for column in zip(*rows, strict=True))
-            outputs = self._predict(signature, dict(zip(names, columns, strict=True)))
-            fields = [self._output(outputs, name, len(rows)) for name in (side, "score", "probability", "seen")]
-            # Where fewer entities are left than the model gives, "" fills up.
-            answers += [
-                [ServedAnswer(*answer) for answer in zip(*row, strict=True) if answer[0]]
-                for row in zip(*(field.tolist() for field in fields), strict=True)
-            ]
-        return answers
+    def _answers(
+        self, side: str, names: tuple[str, str], queries: Sequence[tuple[str, str]], k: int, new_only: bool
+    ) -> list[list[ServedAnswer]]:
+        if k < 1:
+            raise UsageError(f"expected k to be at least 1, got {k}")
+        signature = f"predict_{'new_' if new_only else ''}{side}s"
+        outputs = self._predict(signature, names, queries, k=k)
+        if queries and (most := len(outputs[side][0])) < k:
+            raise UsageError(f"expected k to be at most {most}, as the model was exported for no more, got {k}")
+        for query, known in zip(queries, outputs["known"], strict=True):
+            if not known:
+                raise DataError(self._unknown(dict(zip(names, query, strict=True))))
+        # Where there are fewer than k answers, the rest of a row has the name "".
+        fields = [outputs[name] for name in (side, "score", "probability", "seen")]
+        return [
+            [ServedAnswer(*answer) for answer in zip(*row, strict=True) if answer[0]]
+            for row in zip(*fields, strict=True)
+        ]
 
-    def _predict(self, signature: str, inputs: Mapping[str, list[str]]) -> dict[str, np.ndarray]:
-        return self._patience.call(lambda seconds: self._calls.predict(self._model, signature, inputs, seconds))
+    def _unknown(self, query: dict[str, str]) -> str:
+        relation = query.pop("relation")
+        (entity,) = query.values()
+        return f"unknown relation: {relation}" if self.embed([entity]).known[0] else f"unknown entity: {entity}"
 
-    def _floats(self, outputs: Mapping[str, np.ndarray], name: str, rows: int) -> np.ndarray:
-        return self._output(outputs, name, rows).astype(np.float32)
+    def _predict(
+        self, signature: str, names: tuple[str, ...], rows: Sequence[tuple[str, ...]], **same: int
+    ) -> dict[str, list[Any]]:
+        """Returns the outputs of a signature for columns of strings, and inputs that are the same in all rows."""
+        outputs: dict[str, list[Any]] = {}
+        for start in range(0, max(1, len(rows)), _ROWS):
+            part = rows[start : start + _ROWS]
+            inputs: dict[str, list[Any]] = {name: [row[i] for row in part] for i, name in enumerate(names)}
+            inputs |= {name: [value] * len(part) for name, value in same.items()}
+            body = {"signature_name": signature, "inputs": inputs}
+            answer = self._call("POST", f"{self._path}:predict", body).get("outputs")
+            if not isinstance(answer, dict):
+                raise JobiError(f"expected an answer of an exported run from {self._url}, got another")
+            for name, values in answer.items():
+                outputs.setdefault(name, []).extend(values)
+        return outputs
 
-    def _output(self, outputs: Mapping[str, np.ndarray], name: str, rows: int) -> np.ndarray:
-        if name not in outputs or outputs[name].shape[:1] != (rows,):
-            raise self._foreign(name, f"{rows} rows")
-        return outputs[name]
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        for attempt in range(1, self._retries + 2):
+            try:
+                reply = self._http.request(method, path, json=body)
+            except self._httpx.TimeoutException:
+                raise JobiError(f"no answer from {self._url} within {self._http.timeout.read:g} s") from None
+            except self._httpx.TransportError as error:
+                problem = f"cannot reach {self._url}: {error or type(error).__name__}"
+            else:
+                if reply.status_code not in _BUSY:
+                    return self._content(reply)
+                problem = f"{self._url} is too busy: {_reason(reply)}"
+            if attempt <= self._retries:  # not all clients at the same time
+                time.sleep(_FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1))
+        raise JobiError(f"{problem} ({attempt} attempt{'s' * (attempt > 1)})")
 
-    def _foreign(self, output: str, expected: str) -> JobiError:
-        model = f"{self._model.name!r} at {self._url}"
-        return JobiError(f"expected the output {output!r} of {model} to have {expected}: it is no export of a run")
+    def _content(self, reply: Any) -> dict[str, Any]:
+        if reply.status_code in (400, 404):
+            raise DataError(f"{self._url} answered {reply.status_code}: {_reason(reply)}")
+        if reply.status_code != 200:
+            raise JobiError(f"{self._url} answered {reply.status_code}: {_reason(reply)}")
+        try:
+            return dict(reply.json())
+        except (TypeError, ValueError):
+            raise JobiError(f"expected a JSON object from {self._url}, got something else") from None
 
 
-def _calls(address: Address) -> Calls:
-    if address.scheme.startswith("grpc"):
-        from .grpc_calls import GrpcCalls
-
-        return GrpcCalls(address)
-    from .rest_calls import RestCalls
-
-    return RestCalls(address)
+def _trusting(certificate: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=certificate)
+    except OSError as error:  # an SSLError is one
+        raise DataError(f"expected certificates in PEM in {certificate}: {error.strerror or error}") from None
 
 
-def _split(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    for start in range(0, len(rows), ROWS):
-        yield rows[start : start + ROWS]
+def _reason(reply: Any) -> str:
+    try:
+        return str(reply.json()["error"])
+    except (KeyError, TypeError, ValueError):
+        return reply.text[:200]

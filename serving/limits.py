@@ -1,82 +1,86 @@
-"""What a server does not let pass."""
+"""What a server accepts: who may send requests, and how much at a time."""
 
 from __future__ import annotations
 
 import hmac
+import ipaddress
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .errors import Code, Refusal, invalid
+from grpc import StatusCode
+
+from .errors import ServingError, busy, invalid
+from .metrics import Metrics
 from .settings import ServerSettings
+
+_BODIES = 16  # requests of the greatest size that may be in memory at a time
 
 
 class Limits:
-    """Who may ask, how much, and how many at a time.
+    """Checks of requests, which raise a `ServingError`."""
 
-    Args:
-        settings: the limits.
-        changed: is told the number of requests in work whenever it changes.
-    """
-
-    def __init__(self, settings: ServerSettings, changed: Callable[[int], None] = lambda count: None) -> None:
+    def __init__(self, settings: ServerSettings, metrics: Metrics) -> None:
         self._settings = settings
+        self._in_flight = metrics.in_flight
         self._token = None if settings.token is None else settings.token.encode()
-        self._changed = changed
-        self.in_work = 0
+        self._hosts = {"", "localhost", settings.host, socket.gethostname()}
+        self._requests = 0
+        self._bytes = 0
 
-    @contextmanager
-    def admitted(self) -> Iterator[None]:
-        """Counts a request while it is in work.
+    def check_host(self, header: str) -> None:
+        """Checks that a Host header has an IP address, `localhost`, or the name of this machine or of `--host`.
 
-        Raises:
-            Refusal: there are too many.
+        Otherwise a page of another site could reach the server by DNS rebinding. A token or a certificate keeps it out
+        as well, so that with either any name is accepted.
         """
-        if self.in_work >= self._settings.max_requests:
-            raise Refusal(
-                Code.RESOURCE_EXHAUSTED,
-                f"expected at most {self._settings.max_requests} requests at a time: try again later",
-            )
-        self.in_work += 1
-        self._changed(self.in_work)
+        host, _, port = header.lower().rpartition(":")
+        host = host if port.isdigit() else header.lower()
+        if self._token is not None or self._settings.certificate is not None or host in self._hosts:
+            return
         try:
-            yield
-        finally:
-            self.in_work -= 1
-            self._changed(self.in_work)
+            ipaddress.ip_address(host.strip("[]"))
+        except ValueError:
+            raise invalid(f"expected an IP address or localhost in the Host header, got {host!r}", 421) from None
 
     def check_token(self, authorization: str | bytes | None) -> None:
-        """Checks the value of an `Authorization` header, or of gRPC's metadata.
-
-        Raises:
-            Refusal: a token is asked for, and it is not this one.
-        """
+        """Checks the bearer token of an `Authorization` header of HTTP or metadata entry of gRPC, in constant time."""
         if self._token is None:
             return
         value = authorization.encode() if isinstance(authorization, str) else authorization or b""
         scheme, _, token = value.partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
-            got = "another" if value else "none"
-            raise Refusal(Code.UNAUTHENTICATED, f"expected a bearer token, got {got}")
+            got = "a wrong one" if value else "none"
+            raise ServingError(StatusCode.UNAUTHENTICATED, f"expected a bearer token, got {got}")
 
-    def check_rows(self, rows: int) -> None:
-        """Checks the number of rows of a request.
+    @contextmanager
+    def receiving(self) -> Iterator[Callable[[int], None]]:
+        """Counts the bytes of a request until it is answered; gives a function that adds bytes and checks them."""
+        size = 0
 
-        Raises:
-            Refusal: there are too many.
-        """
-        if rows > self._settings.max_rows:
-            raise invalid(f"expected at most {self._settings.max_rows} rows in a request, got {rows}")
+        def add(count: int) -> None:
+            nonlocal size
+            size += count
+            self._bytes += count
+            if size > self._settings.max_body:
+                raise invalid(f"expected at most {self._settings.max_body} bytes in a request, got more", 413)
+            if self._bytes > _BODIES * self._settings.max_body:
+                raise busy(f"expected at most {_BODIES * self._settings.max_body} bytes in all requests")
 
-    def check_body(self, size: int) -> None:
-        """Checks the bytes of a request's body, as far as they are known.
+        try:
+            yield add
+        finally:
+            self._bytes -= size
 
-        Raises:
-            Refusal: there are too many.
-        """
-        if size > self._settings.max_body:
-            message = f"expected a body of at most {self._settings.max_body} bytes, got {size} or more"
-            raise Refusal(Code.INVALID_ARGUMENT, message, http=413)
-
-    def late(self) -> Refusal:
-        """What is said when the time is over."""
-        return Refusal(Code.DEADLINE_EXCEEDED, f"expected to answer within {self._settings.timeout:g} s, but did not")
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Counts a request while it is computed; it must have arrived by then, so that slow clients take no place."""
+        if self._requests >= self._settings.max_requests:
+            raise busy(f"expected at most {self._settings.max_requests} requests at a time")
+        self._requests += 1
+        self._in_flight.set(self._requests)
+        try:
+            yield
+        finally:
+            self._requests -= 1
+            self._in_flight.set(self._requests)

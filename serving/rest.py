@@ -1,177 +1,285 @@
-"""TensorFlow Serving's REST paths, and those of the page, the health check and the metrics."""
+"""TensorFlow Serving's REST, the page, the health check and the metrics."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import parse_qs, unquote
+from typing import Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
+import tensorflow as tf
+from google.protobuf.json_format import MessageToDict
+from grpc import StatusCode
+from prometheus_client import make_asgi_app
+from pydantic_core import SchemaValidator, ValidationError, from_json, to_json
+from pydantic_core import core_schema as schema
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from jobi_tf.errors import DataError
 
-from . import rest_answers, rest_json
-from .errors import Code, Refusal, invalid, shortened
-from .names import KINDS
-from .service import Asked, Service, Target
+from .errors import ServingError, invalid
+from .limits import Limits
+from .metrics import Metrics
+from .model import Model
+from .names import FILES, NameList
+from .saved_model import Signature
 
 PAGE = Path(__file__).parent / "page"
-# TensorFlow Serving's patterns, with `names` beside `metadata`.
-_MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d+)|/labels/([^/:]+))?"
-_ASK = re.compile(_MODEL + r":(classify|regress|predict)", re.IGNORECASE)
-_LOOK = re.compile(_MODEL + r"(?:/(metadata|names))?", re.IGNORECASE)
-_OPEN = re.compile("/|/static/.*|/healthz")  # asked without a token: the page has a field for it
 _JSON = "application/json"
 _METRICS = ("/metrics", "/monitoring/prometheus/metrics")
+_OPEN = re.compile("/|/static/.*|/healthz")  # paths that need no token: the page has a field for it
+_SMALL = 2**16  # bytes or values that are parsed or written in a few milliseconds
+_VALUES = 2**14  # values written at a time
 
 
 class RestApp:
-    """Answers HTTP requests (an ASGI application).
+    """Answers HTTP requests (an ASGI application)."""
 
-    Args:
-        service: does the work.
-        page: folder of the page, whose `index.html` is at `/` and all of which is at `/static/`; none if it is absent.
-    """
-
-    def __init__(self, service: Service, page: Path = PAGE) -> None:
-        self._service = service
-        routes: list[BaseRoute] = [Route("/healthz", self._health)]
-        routes += [Route(path, self._metrics) for path in _METRICS]
-        if (page / "index.html").is_file():
-            routes.append(Route("/", lambda request: FileResponse(page / "index.html")))
-            routes.append(Mount("/static", StaticFiles(directory=page)))
-        self._others = Starlette(routes=routes, exception_handlers={HTTPException: _not_found})
+    def __init__(self, model: Model, limits: Limits, metrics: Metrics) -> None:
+        self._model = model
+        self._limits = limits
+        self._metrics = metrics
+        self._bodies: WeakKeyDictionary[Signature, Body] = WeakKeyDictionary()
+        self._metrics_app = make_asgi_app(metrics.registry)
+        versions = ("/v1/models/{name}", "/v1/models/{name}/versions/{version}")
+        routes = [Route(f"{path}:predict", self._predict, methods=["POST"]) for path in versions]
+        routes += [Route(f"{path}/metadata", self._metadata) for path in versions]
+        routes += [Route(f"{path}/names", self._names) for path in versions]
+        routes += [Route(path, self._status) for path in versions]
+        routes += [Route("/v1/models", lambda request: JSONResponse({"models": [model.name]}))]
+        for route in routes:  # as in TensorFlow Serving
+            route.path_regex = re.compile(route.path_regex.pattern, re.IGNORECASE)
+        routes += [Route("/healthz", lambda request: PlainTextResponse("ok\n"))]
+        routes += [Route("/", lambda request: FileResponse(PAGE / "index.html"))]
+        self._app = Starlette(
+            routes=[*routes, Mount("/static", StaticFiles(directory=PAGE))],
+            exception_handlers={
+                ServingError: _error,
+                HTTPException: _http_error,
+                ClientDisconnect: _http_error,
+                Exception: lambda *_: JSONResponse({"error": "the server failed; its log has the reason"}, 500),
+            },
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        if scope["type"] != "http":  # there is nothing to open or close, and no other protocol
+        headers = dict(scope["headers"])
+        try:
+            self._limits.check_host(headers.get(b"host", b"").decode("latin-1"))
+            if not _OPEN.fullmatch(scope["path"]):
+                self._limits.check_token(headers.get(b"authorization"))
+        except ServingError as error:
+            await _error(None, error)(scope, receive, send)
             return
-        path = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
+        await (self._metrics_app if scope["path"] in _METRICS else self._app)(scope, receive, send)
+
+    async def _predict(self, request: Request) -> Response:
+        with self._metrics.request("rest"), self._limits.receiving() as add:
+            body = await _read(request, add)
+            with self._limits.admitted():
+                document = await _aside(len(body), _parse, body)
+
+                async def read(signature: Signature) -> Mapping[str, np.ndarray]:
+                    return await _aside(len(body), self._body(signature).read, document)
+
+                signature_name = document.get("signature_name", "")
+                _, _, outputs = await self._model.predict(*_target(request), signature_name, read)
+                size = sum(array.size for array in outputs.values())
+                return Response(await _aside(size, _encode, outputs, "instances" in document), media_type=_JSON)
+
+    def _body(self, signature: Signature) -> Body:
+        if signature not in self._bodies:
+            self._bodies[signature] = Body(signature)
+        return self._bodies[signature]
+
+    async def _status(self, request: Request) -> Response:
+        found = [
+            {
+                "version": str(version.number),
+                "state": version.state,
+                "status": {"error_code": "UNKNOWN" if version.error else "OK", "error_message": version.error},
+            }
+            for version in self._model.status(*_target(request))
+        ]
+        return JSONResponse({"model_version_status": found})
+
+    async def _metadata(self, request: Request) -> Response:
+        version = self._model.find(*_target(request))
+        with version.in_use() as model:
+            signatures = {
+                name: MessageToDict(x, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+                for name, x in model.definitions.items()
+            }
+        spec = {"name": self._model.name, "signature_name": "", "version": str(version.number)}
+        return JSONResponse({"model_spec": spec, "metadata": {"signature_def": {"signature_def": signatures}}})
+
+    async def _names(self, request: Request) -> Response:
+        """Names that contain `prefix`, for the page; TensorFlow Serving has no such path."""
+        version = self._model.find(*_target(request))
+        query = request.query_params
+        kind, limit = query.get("kind"), query.get("limit", "20")
+        if kind not in FILES or not (limit.isdecimal() and 1 <= int(limit) <= 1000):
+            raise invalid(f"expected kind=entity or kind=relation, and a limit from 1 to 1000, got {query}")
+        if kind not in version.names:
+            try:
+                version.names[kind] = await asyncio.to_thread(NameList.read, version.folder / FILES[kind])
+            except DataError as error:
+                raise ServingError(StatusCode.NOT_FOUND, f"the export has no list of names ({FILES[kind]})") from error
+        return JSONResponse({"names": version.names[kind].search(query.get("prefix", ""), int(limit))})
+
+
+class Body:
+    """The JSON body of requests to a signature."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._inputs = signature.inputs
+        values = {key: _value_schema(spec) for key, spec in signature.inputs.items()}
+        rows = schema.list_schema(_object(values), min_length=1)
+        columns = {key: schema.list_schema(value) for key, value in values.items()}
+        self._rows = SchemaValidator(_object({"instances": rows}))
+        self._columns = SchemaValidator(_object({"inputs": _object(columns)}))
+
+    def read(self, document: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Returns the inputs of a request in rows (`instances`) or in columns (`inputs`)."""
+        instances, inputs = document.get("instances"), document.get("inputs")
+        if len(self._inputs) == 1:  # its name may be left out
+            (key,) = self._inputs
+            if isinstance(instances, list) and instances and not _is_object(instances[0]):
+                instances = [{key: value} for value in instances]
+            if not _is_object(inputs):
+                inputs = {key: inputs}
         try:
-            if not _OPEN.fullmatch(path):
-                self._service.limits.check_token(_header(scope, b"authorization"))
-            if path[:4].lower() == "/v1/":
-                await _respond(send, 200, await self._answer(scope, receive, path))
+            if "instances" in document:
+                rows = self._rows.validate_python({"instances": instances}, strict=True)["instances"]
+                columns = {key: [row[key] for row in rows] for key in self._inputs}
             else:
-                await self._others(scope, receive, send)
-        except Refusal as refused:
-            await _respond(send, refused.http, rest_answers.error(refused.message))
+                columns = self._columns.validate_python({"inputs": inputs}, strict=True)["inputs"]
+            return {key: np.array(columns[key], spec.dtype.as_numpy_dtype) for key, spec in self._inputs.items()}
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        except ValueError as error:  # lists of different lengths
+            raise invalid(f"expected lists of the same length: {error}") from None
 
-    async def _answer(self, scope: Scope, receive: Receive, path: str) -> bytes:
-        with self._service.answering("rest") as asked, self._service.limits.admitted():
-            method = scope["method"]
-            ask = _ASK.fullmatch(path) if method == "POST" else None
-            look = _LOOK.fullmatch(path) if method == "GET" else None
-            if ask:
-                body = await self._body(scope, receive)
-                return await self._ask(_target(ask), ask[4].lower(), body, asked)
-            if look:
-                return await self._look(_target(look), (look[4] or "").lower(), scope["query_string"], asked)
-            if method == "GET" and path.lower() == "/v1/models":
-                return rest_answers.models([model.name for model in self._service.models])
-            raise invalid(f"Malformed request: {method} {shortened(path)}")
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """Reads a request's body, as far as the limit goes."""
-        encoding = _header(scope, b"content-encoding") or b"identity"
-        if encoding.lower() != b"identity":
-            message = f"expected a body without Content-Encoding, got {encoding.decode('latin-1')}"
-            raise Refusal(Code.INVALID_ARGUMENT, message, http=415)
-        length = _header(scope, b"content-length") or b""
-        self._service.limits.check_body(int(length) if length.isdigit() else 0)
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            event = await receive()
-            if event["type"] == "http.disconnect":
-                raise Refusal(Code.CANCELLED, "the request was not sent to its end")
-            parts.append(event.get("body", b""))
-            size += len(parts[-1])
-            self._service.limits.check_body(size)
-            if not event.get("more_body", False):
-                return parts[0] if len(parts) == 1 else b"".join(parts)
+def _object(fields: Mapping[str, schema.CoreSchema]) -> schema.CoreSchema:
+    required = {key: schema.typed_dict_field(value) for key, value in fields.items()}
+    return schema.typed_dict_schema(required, extra_behavior="forbid")
 
-    async def _ask(self, target: Target, method: str, body: bytes, asked: Asked) -> bytes:
-        document = rest_json.parse(body)
-        limits = self._service.limits
-        target = Target(target.model, target.version, target.label, rest_json.signature_name(document))
-        if method != "predict":
-            raise self._service.refuse_method(method, target, asked, _no_signature)
-        _, _, outputs = await self._service.predict(
-            target,
-            asked,
-            lambda signature: rest_json.read_inputs(document, signature, limits.check_rows),
-            _no_signature,
+
+def _value_schema(spec: tf.TensorSpec) -> schema.CoreSchema:
+    """Returns the schema of one row of an input."""
+    made: schema.CoreSchema
+    if spec.dtype == tf.string:
+        base64_object = schema.no_info_after_validator_function(_decode, _object({"b64": schema.str_schema()}))
+        made = schema.union_schema([schema.str_schema(), base64_object])
+    elif spec.dtype == tf.bool:
+        made = schema.bool_schema()
+    elif spec.dtype.is_integer:
+        made = schema.int_schema(ge=int(spec.dtype.min), le=int(spec.dtype.max))
+    else:
+        made = schema.float_schema()
+    for size in reversed(spec.shape[1:]):
+        made = schema.list_schema(made, min_length=size, max_length=size)
+    return made
+
+
+def _decode(value: dict[str, str]) -> bytes:
+    return base64.b64decode(value["b64"], validate=True)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() != {"b64"}
+
+
+async def _read(request: Request, add: Callable[[int], None]) -> bytes:
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise invalid("expected a body without Content-Encoding", 415)
+    parts = []
+    async for part in request.stream():
+        add(len(part))
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        document = from_json(body)
+    except ValueError as error:
+        raise invalid(f"JSON Parse error: {error}") from None
+    if not isinstance(document, dict) or not isinstance(document.get("signature_name", ""), str):
+        raise invalid("expected a JSON object, in which signature_name is a string")
+    if ("instances" in document) == ("inputs" in document):
+        raise invalid(
+            "expected one of the keys instances and inputs, got " + ("both" if "inputs" in document else "neither")
         )
-        return rest_answers.predictions(outputs, "instances" in document)
-
-    async def _look(self, target: Target, what: str, query: bytes, asked: Asked) -> bytes:
-        if what == "metadata":
-            return rest_answers.metadata(target.model, self._service.find(target, asked))
-        if what == "names":
-            return await self._names(target, query, asked)
-        return rest_answers.status(self._service.status(target, asked))
-
-    async def _names(self, target: Target, query: bytes, asked: Asked) -> bytes:
-        options = {key: values[-1] for key, values in parse_qs(query.decode("latin-1"), keep_blank_values=True).items()}
-        kind, limit = options.get("kind", ""), options.get("limit", "20")
-        if kind not in KINDS:
-            raise invalid(f"expected kind=entity or kind=relation, got {kind!r}")
-        if not re.fullmatch("[1-9][0-9]{0,3}", limit) or int(limit) > 1000:
-            raise invalid(f"expected a limit from 1 to 1000, got {limit!r}")
-        try:
-            names = await self._service.names(target, asked)
-        except DataError:
-            raise Refusal(Code.NOT_FOUND, f"the export of {target.model} lists no names") from None
-        return rest_answers.names(names.lists[kind].complete(options.get("prefix", ""), int(limit)))
-
-    async def _health(self, request: Request) -> Response:
-        healthy = self._service.models.healthy
-        waiting = [model.name for model in self._service.models if not model.available]
-        text = "ok\n" if healthy else f"no version available: {', '.join(waiting)}\n"
-        return Response(text, 200 if healthy else 503, media_type="text/plain")
-
-    async def _metrics(self, request: Request) -> Response:
-        metrics = self._service.metrics
-        return Response(metrics.text(), media_type=metrics.content_type)
+    return document
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
-    code = error.status_code if isinstance(error, HTTPException) else 500
-    body = rest_answers.error(f"Malformed request: {request.method} {request.url.path}")
-    return Response(body, code, media_type=_JSON)
+def _encode(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
+    """Writes an answer in rows or in columns."""
+    arrays = {name: _encodable(name, outputs[name]) for name in sorted(outputs)}
+    if by_rows and len(arrays) > 1:
+        return b'{"predictions": ' + _list(arrays) + b"}"
+    columns = {name: _list({name: array}) for name, array in arrays.items()}
+    if len(columns) == 1:
+        (column,) = columns.values()
+        return (b'{"predictions": ' if by_rows else b'{"outputs": ') + column + b"}"
+    return b'{"outputs": {' + b", ".join(to_json(name) + b": " + column for name, column in columns.items()) + b"}}"
 
 
-def _no_signature(name: str) -> Refusal:
-    return invalid(f'Serving signature name: "{name}" not found in signature def')
+def _list(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Writes a list with a value for each row, or an object if there are several arrays.
+
+    It is written in parts, as the interpreter cannot turn to another thread within one.
+    """
+    rows = len(next(iter(arrays.values())))
+    step = max(1, _VALUES * rows // (1 + sum(array.size for array in arrays.values())))
+    parts = []
+    for start in range(0, rows, step):
+        columns = [array[start : start + step].tolist() for array in arrays.values()]
+        objects = [dict(zip(arrays, row, strict=True)) for row in zip(*columns, strict=True)] if columns[1:] else None
+        parts.append(to_json(objects or columns[0], inf_nan_mode="constants")[1:-1])
+    return b"[" + b",\n".join(parts) + b"]"
 
 
-def _target(match: re.Match[str]) -> Target:
-    name, number, label = match[1], match[2], match[3]
-    version = None
-    if number is not None:
-        digits = number.lstrip("0") or "0"
-        if len(digits) > 19 or int(digits) >= 2**63:
-            raise invalid(f"Failed to convert version: {shortened(number, 100)} to numeric.")
-        version = int(digits)
-    return Target(unquote(name), version, None if label is None else unquote(label))
+def _encodable(name: str, array: np.ndarray) -> np.ndarray:
+    """Returns the array of an output, whose strings are text unless its name says otherwise."""
+    if not name.endswith("_bytes"):
+        return array
+    return np.vectorize(lambda value: {"b64": base64.b64encode(value).decode()}, otypes=[object])(array)
 
 
-def _header(scope: Scope, name: bytes) -> bytes | None:
-    return next((value for key, value in scope["headers"] if key == name), None)
+async def _aside(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a function, in a thread if there is much to do, so that other requests are answered meanwhile."""
+    return function(*arguments) if size < _SMALL else await asyncio.to_thread(function, *arguments)
 
 
-async def _respond(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 429:
-        headers.append((b"retry-after", b"1"))
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _target(request: Request) -> tuple[str, int | None]:
+    version = request.path_params.get("version")
+    if version is None:
+        return request.path_params["name"], None
+    if not (version.isdecimal() and len(version) < 20):
+        raise invalid(f"expected the number of a version, got {version!r}")
+    return request.path_params["name"], int(version)
+
+
+def _error(request: Request | None, error: Exception) -> Response:
+    assert isinstance(error, ServingError)
+    headers = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}.get(error.http)
+    return JSONResponse({"error": str(error)}, error.http, headers)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    return JSONResponse({"error": f"Malformed request: {request.method} {request.url.path}"}, status)

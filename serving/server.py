@@ -1,58 +1,252 @@
-"""The embedded server: TensorFlow Serving's REST and gRPC in one process."""
+"""A server of an exported model: TensorFlow Serving's REST and gRPC in one process."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
+import logging
+import resource
 import signal
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
-from jobi_tf.errors import MissingExtraError
+import grpc
+import httptools
+import tensorflow as tf
+import uvicorn
+from grpc_health.v1 import health, health_pb2_grpc
+from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from jobi_tf.errors import JobiError
+
+from .grpc_api import Interceptor, ModelService, PredictionService
+from .limits import Limits
+from .metrics import Metrics
+from .model import Model
+from .rest import RestApp
 from .settings import ServerSettings
 
-if TYPE_CHECKING:
-    from .embedded import EmbeddedServer
-
-_NEEDED = ("grpc", "starlette", "uvicorn", "httptools", "prometheus_client", "tensorflow_serving.apis")
-Say = Callable[[str], None]
+_LONGEST_HEAD = 2**16  # bytes
+_log = logging.getLogger("jobi_tf.serving")
 
 
-def serve(settings: ServerSettings, say: Say = print) -> None:
-    """Serves until SIGTERM or SIGINT; then finishes the requests in work and returns.
+def serve(settings: ServerSettings, log: Callable[[str], None] = print) -> None:
+    """Serves until SIGTERM or SIGINT; then answers the requests in flight and returns.
 
     Args:
-        settings: models, addresses and limits.
-        say: is told, a line each, which versions are served where, and what becomes of versions.
+        settings: model, addresses and limits.
+        log: gets a line for each version that begins or ends to be served, or cannot be.
 
     Raises:
-        MissingExtraError: a library for it is not installed.
-        JobiError: an address is taken, a certificate cannot be used, or a model has no version that can be served.
+        JobiError: an address is in use, a certificate cannot be used, or there is no version that can be served.
     """
-    for name in _NEEDED:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise MissingExtraError(f"serving needs {name.split('.')[0]}: pip install 'jobi-tf[serving]'") from error
-    from .embedded import EmbeddedServer
-
+    tf.get_logger().setLevel("ERROR")  # otherwise it writes that sessions are deprecated
     gc.collect()
-    gc.freeze()  # the collector need not look through TensorFlow again and again, which stops everything for 0.1 s
-    asyncio.run(_until_told(EmbeddedServer(settings, say)))
+    gc.freeze()  # otherwise each collection looks through all of TensorFlow, which takes 0.1 s
+    asyncio.run(_until_signal(settings, log))
 
 
-async def _until_told(server: EmbeddedServer) -> None:
+async def _until_signal(settings: ServerSettings, log: Callable[[str], None]) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    # Signals come to the main thread only; elsewhere the server is its process' affair.
-    signals = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await run(settings, stop, log)
+
+
+async def run(settings: ServerSettings, stop: asyncio.Event, log: Callable[[str], None]) -> None:
+    """Serves until `stop` is set; otherwise as `serve`."""
+    metrics = Metrics()
+    limits = Limits(settings, metrics)
+    model = Model(settings, metrics, log)
+    # The addresses are taken before the model is loaded, since that may take long.
+    with _listener(settings) as listener:
+        rest = _rest_server(settings, RestApp(model, limits, metrics))
+        grpc_server, grpc_port = _grpc_server(settings, [Interceptor(limits, metrics, settings.timeout)])
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(PredictionService(model), grpc_server)
+        model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(model), grpc_server)
+        health_service = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(health_service, grpc_server)
+        try:
+            await model.load()
+            serving = asyncio.create_task(rest.serve([listener]))
+            await grpc_server.start()
+            while not rest.started and not serving.done():
+                await asyncio.sleep(0.005)
+            s = "" if settings.certificate is None else "s"
+            rest_url = f"http{s}://{_address(settings.host, listener.getsockname()[1])}"
+            model.announce(f"{rest_url} and grpc{s}://{_address(settings.host, grpc_port)}")
+            watching = asyncio.create_task(_watch(model, settings.poll))
+            await stop.wait()
+            watching.cancel()
+            rest.should_exit = True
+            await health_service.enter_graceful_shutdown()
+            await asyncio.gather(serving, grpc_server.stop(settings.timeout))
+        finally:
+            await grpc_server.stop(0)
+            model.close()
+
+
+async def _watch(model: Model, seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await model.refresh()
+        except Exception:
+            _log.exception("looking for new versions failed")
+
+
+def _listener(settings: ServerSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        await server.run(stop)
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
+        listener = socket.create_server((settings.host, settings.rest_port), family=family)
+    except OSError as error:
+        raise JobiError(f"cannot listen on {_address(settings.host, settings.rest_port)}: {error.strerror}") from None
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on sockets that it creates
+    return listener
+
+
+def _rest_server(settings: ServerSettings, app: Any) -> uvicorn.Server:
+    seconds = max(1, int(settings.timeout))
+    config = uvicorn.Config(
+        app,
+        http=type("Connection", (_Connection,), {"seconds": settings.timeout}),
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=seconds,
+        timeout_graceful_shutdown=seconds,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.key,
+    )
+    try:
+        config.load()
+    except OSError as error:  # from the certificate or its key
+        files = f"the certificate {settings.certificate} with the key {settings.key}"
+        raise JobiError(f"cannot use {files}: {error.strerror or error}") from None
+    return _Server(config)
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves signals to `serve`, which ends gRPC as well."""
+        yield
+
+
+class _Connection(HttpToolsProtocol):
+    """A connection that is closed if a request takes too long to arrive, or an answer to be read, or a head is long.
+
+    httptools leaves the body of a request alone that offers HTTP/2, as those of Java's client do; it is read here.
+    """
+
+    seconds = 30.0
+    # Connections at a time; the rest of the server needs files as well.
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+    _timer: asyncio.TimerHandle | None = None
+    _head: int | None = None  # bytes of the head so far
+    _body: int = 0  # bytes to come of a body that httptools leaves alone
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_timer()
+        if len(self.connections) > self.limit:
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        if self._head is not None:
+            self._head += len(data)
+        try:
+            if self._body:
+                self._take_body(data)
+            else:
+                self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._take_body(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("expected a request of HTTP/1.1")
+        if self._head is not None and self._head > _LONGEST_HEAD:
+            self.transport.abort()
+
+    def _take_body(self, data: bytes) -> None:
+        part, rest = data[: self._body], data[self._body :]
+        self._body -= len(part)
+        self.on_body(part)
+        if not self._body:
+            self.on_message_complete()
+            self.parser = httptools.HttpRequestParser(self)
+            if rest:
+                self.data_received(rest)
+
+    def on_message_begin(self) -> None:
+        self._head = 0
+        self._start_timer()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            self._body = int(dict(self.headers).get(b"content-length", b"0"))
+
+    def on_message_complete(self) -> None:
+        if not self._body:
+            self._stop_timer()
+            super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_timer()
+
+    def resume_writing(self) -> None:
+        self._stop_timer()
+        super().resume_writing()
+
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(self.seconds, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _grpc_server(settings: ServerSettings, interceptors: list[Any]) -> tuple[grpc.aio.Server, int]:
+    most = 4 * settings.max_requests + 64  # many may be arriving while few are computed
+    server = grpc.aio.server(
+        interceptors=interceptors,
+        maximum_concurrent_rpcs=most,
+        options=[
+            ("grpc.max_receive_message_length", settings.max_body),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", most),
+            ("grpc.server_handshake_timeout_ms", int(1000 * settings.timeout)),
+            ("grpc.so_reuseport", 0),  # otherwise two servers could share a port
+        ],
+    )
+    address, port = _address(settings.host, settings.grpc_port), 0
+    with suppress(RuntimeError):  # the address is in use
+        if settings.certificate is None or settings.key is None:
+            port = server.add_insecure_port(address)
+        else:
+            files = settings.key.read_bytes(), settings.certificate.read_bytes()
+            port = server.add_secure_port(address, grpc.ssl_server_credentials([files]))
+    if not port:
+        raise JobiError(f"cannot listen on {address}: it is in use or not an address of this machine")
+    return server, port
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

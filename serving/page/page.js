@@ -1,239 +1,98 @@
-// Asks the server that this page comes from. The query stands in the address behind #, so that it can be shared.
+// Queries the server that this page comes from. The query is in the address behind #, so that it can be shared.
 
 const $ = (id) => document.getElementById(id);
-const PLURAL = { head: "heads", tail: "tails" };
 let token = "";
-let asked = 0; // counts queries, so that a late answer does not replace a newer one
-let last = null; // the answers that are shown
+let model = "";
+let newest = 0; // number of the newest query: the answer to an older one is dropped
 
-class Failure extends Error {}
-
-// ---- the server
-
-async function call(path, body, signal) {
+async function call(path, body) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  if (body) headers["Content-Type"] = "application/json";
-  let reply, text;
+  let reply;
   try {
-    reply = await fetch(path, { method: body ? "POST" : "GET", body: body && JSON.stringify(body), headers, signal });
-    text = await reply.text();
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Failure("The server does not answer.");
+    reply = await fetch(path, body ? { method: "POST", body: JSON.stringify(body), headers } : { headers });
+  } catch {
+    throw new Error("The server does not answer.");
   }
   if (reply.status === 401) {
     $("token-form").hidden = false;
-    throw new Failure(token ? "The server does not take this token." : "The server asks for a token.");
+    throw new Error(token ? "The server does not accept this token." : "The server needs a token.");
   }
-  let answer = {};
-  try {
-    answer = JSON.parse(text);
-  } catch {
-    throw new Failure(`The server answered ${reply.status} with something that is no JSON.`);
-  }
-  if (!reply.ok) throw new Failure(sentence(answer.error || `The server answered ${reply.status}.`));
+  const answer = await reply.json().catch(() => ({}));
+  if (!reply.ok) throw new Error(answer.error || `The server answered with status ${reply.status}.`);
   return answer;
 }
 
-const model = () => `v1/models/${encodeURIComponent($("model").value)}`;
-
-function sentence(text) {
-  // TensorFlow's words about an assertion in the model: "assertion failed: [unknown entity:] [Frence]"
-  const clean = String(text).trim().replace(/^assertion failed: \[(.*?):?\] \[(.*)\]$/s, "$1: $2");
-  return clean.charAt(0).toUpperCase() + clean.slice(1) + (/[.!?]$/.test(clean) ? "" : ".");
-}
-
-function say(text, error = false) {
+function message(text, error = false) {
   $("message").textContent = text;
   $("message").classList.toggle("error", error);
 }
 
-function tell(error) {
-  if (error.name === "AbortError") return;
-  say(error instanceof Failure ? error.message : `Something in this page failed: ${error.message}`, true);
+const fail = (error) => message(error.message, true);
+const find = () => document.querySelector("input[name=find]:checked").value;
+const given = () => (find() === "tail" ? "head" : "tail");
+
+const address = (query) => `#${new URLSearchParams(Object.entries(query).filter(([, value]) => value))}`;
+
+function formQuery() {
+  const [entity, relation] = [$(given()).value.trim(), $("relation").value.trim()];
+  return { find: find(), [given()]: entity, relation, k: $("k").value, new: $("new-only").checked ? "1" : "" };
 }
 
-// ---- completion: an input with a list of names below it
-
-class Completion {
-  constructor(input, kind) {
-    this.input = input;
-    this.kind = kind;
-    this.list = $(`${input.id}-names`);
-    this.active = -1;
-    this.timer = 0;
-    this.request = null;
-    input.addEventListener("input", () => this.later());
-    input.addEventListener("focus", () => input.value || this.later());
-    input.addEventListener("blur", () => this.close());
-    input.addEventListener("keydown", (event) => this.key(event));
-    // mousedown and not click, which would come after the input has lost the focus
-    this.list.addEventListener("mousedown", (event) => {
-      event.preventDefault();
-      const option = event.target.closest("li");
-      if (option) this.choose(option.textContent);
-    });
-  }
-
-  later() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.look().catch(tell), 60);
-  }
-
-  async look() {
-    this.request?.abort();
-    this.request = new AbortController();
-    const query = new URLSearchParams({ kind: this.kind, prefix: this.input.value, limit: 20 });
-    const { names } = await call(`${model()}/names?${query}`, null, this.request.signal);
-    if (document.activeElement !== this.input) return;
-    this.list.replaceChildren(...names.map((name, i) => this.option(name, i)));
-    this.show(names.length > 0);
-  }
-
-  option(name, i) {
-    const option = document.createElement("li");
-    option.role = "option";
-    option.id = `${this.list.id}-${i}`;
-    option.ariaSelected = "false";
-    option.textContent = name;
-    return option;
-  }
-
-  show(open) {
-    this.list.hidden = !open;
-    this.input.setAttribute("aria-expanded", String(open));
-    this.mark(-1);
-  }
-
-  close() {
-    clearTimeout(this.timer);
-    this.request?.abort();
-    this.show(false);
-  }
-
-  mark(i) {
-    const options = this.list.children;
-    options[this.active]?.setAttribute("aria-selected", "false");
-    this.active = i;
-    const option = options[i];
-    option?.setAttribute("aria-selected", "true");
-    option?.scrollIntoView({ block: "nearest" });
-    if (option) this.input.setAttribute("aria-activedescendant", option.id);
-    else this.input.removeAttribute("aria-activedescendant");
-  }
-
-  choose(name) {
-    this.input.value = name;
-    this.close();
-    const { entity, relation } = query();
-    if (entity && relation) $("query").requestSubmit();
-    else (entity ? $("relation") : known()).focus();
-  }
-
-  key(event) {
-    const count = this.list.hidden ? 0 : this.list.children.length;
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      event.preventDefault();
-      if (!count) this.later();
-      else if (event.key === "ArrowDown") this.mark((this.active + 1) % count);
-      else this.mark(this.active <= 0 ? count - 1 : this.active - 1);
-    } else if (event.key === "Enter" && count && this.active >= 0) {
-      event.preventDefault();
-      this.choose(this.list.children[this.active].textContent);
-    } else if (event.key === "Escape" && count) {
-      event.preventDefault();
-      this.close();
-    }
-  }
+function fillForm() {
+  const query = new URLSearchParams(location.hash.slice(1));
+  turn(query.get("find") === "head" ? "head" : "tail");
+  for (const id of ["head", "relation", "tail"]) $(id).value = query.get(id) ?? "";
+  $("k").value = query.get("k") ?? 10;
+  $("new-only").checked = query.has("new");
 }
 
-// ---- the query
-
-const sought = () => document.querySelector("input[name=find]:checked").value;
-const known = () => $(sought() === "tail" ? "head" : "tail");
-const query = () => ({ find: sought(), entity: known().value.trim(), relation: $("relation").value.trim() });
-
-function address({ find, entity, relation }) {
-  const parts = { model: $("model").value, find, entity, relation };
-  return `#${new URLSearchParams(Object.entries(parts).filter(([, value]) => value))}`;
+function turn(side) {
+  $(`find-${side}`).checked = true;
+  $("triple").dataset.find = side;
 }
 
-function turn(find) {
-  $(`find-${find}`).checked = true;
-  $("triple").dataset.find = find;
+async function suggest(input) {
+  const text = input.value;
+  const query = new URLSearchParams({ kind: input.dataset.kind, prefix: text, limit: 20 });
+  const { names } = await call(`v1/models/${model}/names?${query}`);
+  if (input.value === text) input.list.replaceChildren(...names.map((name) => new Option(name)));
 }
 
-async function ask() {
-  const number = ++asked;
-  const { find, entity, relation } = query();
-  if (!entity || !relation) {
-    const missing = entity ? $("relation") : known();
-    missing.focus();
-    say(`Choose ${missing === $("relation") ? "a relation" : `a ${missing.id}`} to begin.`);
+async function answer() {
+  const number = ++newest;
+  $("answers").hidden = true;
+  const missing = [given(), "relation"].find((id) => !$(id).value.trim());
+  if (missing) {
+    $(missing).focus();
+    message(`Choose a ${missing} to begin.`);
     return;
   }
-  const inputs = find === "tail" ? { head: [entity], relation: [relation] } : { relation: [relation], tail: [entity] };
-  let answer;
-  try {
-    answer = await call(`${model()}:predict`, { signature_name: `predict_${PLURAL[find]}`, inputs });
-  } catch (error) {
-    if (number === asked) {
-      $("answers").hidden = true;
-      last = null;
-      tell(error);
-    }
-    return;
-  }
-  if (number !== asked) return;
-  const { outputs } = answer;
-  const rows = outputs[find][0].map((name, i) => ({
-    name,
-    rank: i + 1,
-    score: outputs.score[0][i],
-    probability: outputs.probability[0][i],
-    seen: outputs.seen[0][i],
-  }));
-  last = { find, entity, relation, rows: rows.filter((row) => row.name) };
-  show();
-}
-
-// ---- the answers
-
-function show() {
-  if (!last) return;
-  const { find, entity, relation } = last;
-  const rows = last.rows.filter((row) => !(row.seen && $("new-only").checked));
-  const triple = find === "tail" ? `${entity} → ${relation} → ?` : `? → ${relation} → ${entity}`;
+  const { find: side, relation, k, new: newOnly, [given()]: entity } = formQuery();
+  const inputs = { [given()]: [entity], relation: [relation], k: [Number(k)] };
+  const body = { signature_name: `predict_${newOnly ? "new_" : ""}${side}s`, inputs };
+  const { outputs } = await call(`v1/models/${model}:predict`, body);
+  if (number !== newest) return;
+  if (!outputs.known[0]) throw new Error(`The model does not know ${entity} or ${relation}.`);
+  const names = outputs[side][0].filter((name) => name);
+  const triple = side === "tail" ? `${entity} → ${relation} → ?` : `? → ${relation} → ${entity}`;
+  $("question").textContent = triple;
+  $("sought").textContent = side === "tail" ? "Tail" : "Head";
+  const rows = names.map((name, i) => row(i + 1, name, outputs.score[0][i], outputs.probability[0][i], outputs.seen[0][i]));
+  document.querySelector("#answers tbody").replaceChildren(...rows);
   $("answers").hidden = rows.length === 0;
-  $("asked").textContent = triple;
-  $("sought").textContent = find === "tail" ? "Tail" : "Head";
-  document.querySelector("#answers tbody").replaceChildren(...rows.map(row));
-  const hidden = last.rows.length - rows.length;
-  const count = `${rows.length} ${rows.length === 1 ? find : PLURAL[find]}`;
-  say(`${count}, best first${hidden ? `; ${hidden} that ${hidden === 1 ? "is a known fact" : "are known facts"} left out` : ""}.`);
-  document.title = `${triple} · ${$("model").value}`;
+  message(`${names.length} ${names.length === 1 ? side : `${side}s`}, best first.`);
+  document.title = `${triple} · ${model}`;
 }
 
-function row({ name, rank, score, probability, seen }) {
-  const line = document.createElement("tr");
-  const link = document.createElement("a");
-  link.href = address({ find: "tail", entity: name });
-  link.textContent = name;
-  link.title = `Ask about ${name}`;
-  const likely = element("div", "likely");
-  const track = element("div", "track");
+function row(rank, name, score, probability, seen) {
+  const link = element("a", "", name);
+  link.href = address({ head: name, k: $("k").value });
   const bar = element("div", "bar");
   bar.style.width = `${100 * probability}%`;
-  track.append(bar);
-  likely.append(track, element("span", "number", percent(probability)));
-  line.append(
-    element("td", "number", String(rank)),
-    element("td", "name", link),
-    element("td", "", likely),
-    element("td", "number", score.toFixed(3)),
-    element("td", "", seen ? element("span", "known", "✓", element("span", "", " known fact")) : ""),
-  );
-  return line;
+  const likely = element("div", "likely", element("div", "track", bar), element("span", "number", percent(probability)));
+  const known = seen ? element("span", "known", "✓", element("span", "", " known fact")) : "";
+  const cells = [["number", rank], ["name", link], ["", likely], ["number", score.toFixed(3)], ["", known]];
+  return element("tr", "", ...cells.map(([name, content]) => element("td", name, content)));
 }
 
 function element(tag, className, ...content) {
@@ -249,69 +108,39 @@ function percent(probability) {
   return `${(100 * probability).toFixed(1)} %`;
 }
 
-// ---- the page
-
 async function open() {
-  const { models } = await call("v1/models");
+  model = (await call("v1/models")).models[0];
   $("token-form").hidden = true;
-  $("model").replaceChildren(...models.map((name) => new Option(name, name)));
-  $("models").hidden = models.length < 2;
-  $("about").textContent = models.length === 1 ? `by the model ${models[0]}` : "";
-  await read();
+  $("about").textContent = `by the model ${model}`;
+  fillForm();
+  await answer();
 }
 
-async function read() {
-  const parts = new URLSearchParams(location.hash.slice(1));
-  const name = parts.get("model");
-  const names = [...$("model").options].map((option) => option.value);
-  if (name && !names.includes(name)) throw new Failure(`This server has no model ${name}, but ${names.join(", ")}.`);
-  if (name) $("model").value = name;
-  turn(parts.get("find") === "head" ? "head" : "tail");
-  $("head").value = $("tail").value = "";
-  known().value = parts.get("entity") ?? "";
-  $("relation").value = parts.get("relation") ?? "";
-  await ask();
+for (const input of document.querySelectorAll("input[list]")) {
+  for (const event of ["input", "focus"]) input.addEventListener(event, () => suggest(input).catch(fail));
 }
-
-function clear() {
-  asked += 1;
-  last = null;
-  $("answers").hidden = true;
-}
-
-for (const id of ["head", "tail"]) new Completion($(id), "entity");
-new Completion($("relation"), "relation");
-
-$("query").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const target = address(query());
-  if (target === location.hash) ask().catch(tell);
-  else location.hash = target; // reads it
-});
 for (const radio of document.querySelectorAll("input[name=find]")) {
   radio.addEventListener("change", () => {
+    const before = $(radio.value); // the entity that was given is now on the other side
     turn(radio.value);
-    const before = $(radio.value); // the side that is sought now was the known one
-    [known().value, before.value] = [before.value, ""];
-    clear();
-    const { entity, relation } = query();
-    if (entity && relation) $("query").requestSubmit();
-    else say("");
+    [$(given()).value, before.value] = [before.value, ""];
+    location.hash = address(formQuery());
   });
 }
-$("model").addEventListener("change", () => {
-  clear();
-  location.hash = address({ find: sought() });
+$("query").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const target = address(formQuery());
+  if (target === location.hash) answer().catch(fail);
+  else location.hash = target;
 });
-$("new-only").addEventListener("change", show);
+$("new-only").addEventListener("change", () => $("query").requestSubmit());
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   token = $("token").value.trim();
-  say("");
-  open().catch(tell);
+  open().catch(fail);
 });
 addEventListener("hashchange", () => {
-  clear();
-  read().catch(tell);
+  fillForm();
+  answer().catch(fail);
 });
-open().catch(tell);
+open().catch(fail);

@@ -8,10 +8,9 @@ import pytest
 
 import jobi_tf
 from jobi_tf.export import export_run
-from jobi_tf.serving.settings import ServedModel
 from tests.serving.conftest import running
 
-TOP_K = 12
+TOP_K = 12  # of the export
 QUERY = ("--head", "town 1", "--relation", "near")
 
 
@@ -19,13 +18,13 @@ QUERY = ("--head", "town 1", "--relation", "near")
 def server(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exports") / "towns"
     export_run(jobi_tf.load_run(run), folder, top_k=TOP_K, warmup=False)
-    with running(ServedModel("towns", folder)) as server:
+    with running(folder) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def url(server) -> str:
-    return server.rest
+    return server.url
 
 
 def test_json(run, url, call):
@@ -55,24 +54,11 @@ def test_table(run, url, call):
         assert ("known fact" in theirs) == ("known fact" in mine)
 
 
-def test_files(run, server, call, tmp_path):
+def test_files(run, url, call, tmp_path):
     source, here, there = tmp_path / "queries.tsv", tmp_path / "here.tsv", tmp_path / "there.tsv"
     source.write_text("town 1\tnear\t?\n?\tnorth of\ttown 2\ntown 1\tnear\t?\n")
     call("predict", run, "--input", source, "--output", here, "-k", 2)
-    said = call(
-        "predict",
-        "--server",
-        f"grpc://{server.grpc}",
-        "--model",
-        "towns",
-        "--input",
-        source,
-        "--output",
-        there,
-        "-k",
-        2,
-    )
-    assert said.stderr == f"3 queries answered in {there}\n"
+    call("predict", "--server", url, "--model", "towns", "--input", source, "--output", there, "-k", 2)
     mine, theirs = ([line.split("\t") for line in path.read_text().splitlines()] for path in (here, there))
     assert theirs[0] == [*mine[0], "probability"]
     assert len(theirs) == len(mine) == 1 + 6
@@ -93,94 +79,69 @@ def test_score_of_a_triple(run, url, call):
     assert lines[1] == f"score {there['score']:.3f}, probability {there['probability']:.4f}"
 
 
-def test_new_only_says_what_is_missing(run, url, call):
+def test_new_only(run, url, call):
     trained = jobi_tf.load_run(run)
     entity = max((f"town {i}" for i in range(15)), key=lambda x: sum(a.known for a in trained.tails(x, "near", TOP_K)))
-    best = trained.tails(entity, "near", TOP_K)
-    new = [answer.entity for answer in best if not answer.known]
-    assert len(new) < TOP_K
-    query = ("--server", url, "--head", entity, "--relation", "near", "--new-only", "--json")
-    result = call("predict", *query, "-k", TOP_K)
-    assert [row["entity"] for row in json.loads(result.stdout)["answers"]] == new
-    dropped = f"known facts are dropped from the {TOP_K} best of towns at {url}"
-    assert result.stderr == f"one query has fewer answers: {dropped}\n"
-    result = call("predict", *query, "-k", 2)
-    assert [row["entity"] for row in json.loads(result.stdout)["answers"]] == new[:2]
-    assert result.stderr == ""
+    expected = trained.answers(1, [(entity, "near")], TOP_K, new_only=True)[0]
+    query = ("--server", url, "--head", entity, "--relation", "near", "--new-only", "-k", TOP_K, "--json")
+    answers = json.loads(call("predict", *query).stdout)["answers"]
+    assert [row["entity"] for row in answers] == [answer.entity for answer in expected]
 
 
-def test_failures(url, call, tmp_path):
-    said = call("predict", "--server", url, "--head", "twon 1", "--relation", "near", status=1).stderr
-    assert said == "Error: unknown entity: twon 1\n"
-    for triple, words in (
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        (("twon 1", "near", None), "entity: twon 1"),
+        (("town 1", "naer", None), "relation: naer"),
         (("town 1", "naer", "town 2"), "relation: naer"),
         (("town 1", "near", "twon 2"), "entity: twon 2"),
-        (("twon 1", "naer", "twon 2"), "entity: twon 1"),
-    ):
-        options = [part for pair in zip(("--head", "--relation", "--tail"), triple, strict=True) for part in pair]
-        said = call("predict", "--server", url, *options, status=1).stderr
-        assert said == f"Error: unknown {words}\n"
-    said = call("predict", "--server", url, *QUERY, "-k", TOP_K + 1, status=2).stderr
-    assert (
-        said == f"Error: expected -k to be at most {TOP_K}, as towns at {url} gives no more answers, got {TOP_K + 1}\n"
-    )
+    ],
+)
+def test_unknown_names(url, call, query, name):
+    names = zip(("--head", "--relation", "--tail"), query, strict=True)
+    options = [part for option, value in names if value is not None for part in (option, value)]
+    assert name in call("predict", "--server", url, *options, status=1).stderr
+
+
+def test_unknown_names_of_a_file(url, call, tmp_path):
     source, target = tmp_path / "queries.tsv", tmp_path / "answers.tsv"
     source.write_text("town 1\tnear\t?\ntwon 1\tnear\t?\n")
     target.write_text("mine")
     said = call("predict", "--server", url, "--input", source, "--output", target, status=1).stderr
-    assert said == "Error: unknown entity: twon 1\n"
+    assert "entity: twon 1" in said
     assert target.read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("http://127.0.0.1:1", "cannot reach http://127.0.0.1:1: "),
-        ("grpc://127.0.0.1:1", "cannot reach grpc://127.0.0.1:1: "),
-        ("https://127.0.0.1:PORT", "cannot reach https://127.0.0.1:PORT: "),
-        ("grpcs://127.0.0.1:PORT", "cannot reach grpcs://127.0.0.1:PORT: "),
-        ("grpc://127.0.0.1:PORT", "cannot reach grpc://127.0.0.1:PORT: "),
-    ],
-)
-def test_wrong_servers(server, url, words):
-    """One line each, in a process of its own, as gRPC writes past Python's stderr."""
-    url, words = (text.replace("PORT", str(server.port)) for text in (url, words))
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://127.0.0.1:PORT"])
+def test_wrong_servers(server, url):
+    url = url.replace("PORT", str(server.address[1]))
     command = [sys.executable, "-m", "jobi_tf.cli", "predict", "--server", url, "--model", "towns", *QUERY]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"Error: {words}")
-    assert done.stderr.endswith(" (4 attempts)\n")
+    assert url in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_wrong_model(server, url, call):
-    for at, code in (url, "404"), (f"grpc://{server.grpc}", "NOT_FOUND"):
-        said = call("predict", "--server", at, "--model", "nope", *QUERY, status=1).stderr
-        assert said == f"Error: {at} answered {code}: Servable not found for request: Latest(nope)\n"
-
-
 @pytest.mark.parametrize(
-    ("options", "status", "words"),
+    ("options", "status", "word"),
     [
-        (["RUN", "--server", "http://x", *QUERY], 2, "expected RUN or --server, got both"),
-        ([*QUERY], 2, "expected RUN or --server, got neither"),
-        (["--server", "URL", "--typed", *QUERY], 2, "--typed is for RUN: of a server, the export decides"),
-        (["RUN", "--model", "x", *QUERY], 2, "--model is for --server, which is missing"),
-        (["RUN", "--token-file", "x", *QUERY], 2, "--token-file is for --server, which is missing"),
-        (["RUN", "--certificate", "x", *QUERY], 2, "--certificate is for --server, which is missing"),
-        (["--server", "here", *QUERY], 2, "expected the address of a server, such as grpc://127.0.0.1:8500"),
-        (["--server", "grpc://127.0.0.1:1", *QUERY], 2, "expected the name of a model at grpc://127.0.0.1:1"),
-        (
-            ["--server", "http://x", "--token-file", "nowhere", *QUERY],
-            1,
-            "a file with a token at nowhere: No such file",
-        ),
-        (["--server", "http://x", "--certificate", "y", *QUERY], 2, "a certificate is for grpcs:// and https://"),
-        (["--server", "http://x"], 2, "expected --relation with --head or --tail, or --input"),
+        (["RUN", "--server", "http://x", *QUERY], 2, "--server"),
+        ([*QUERY], 2, "--server"),
+        (["--server", "URL", "--typed", *QUERY], 2, "--typed"),
+        (["--server", "URL", "-k", TOP_K + 1, *QUERY], 2, str(TOP_K)),
+        (["--server", "URL", "--model", "nope", *QUERY], 1, "nope"),
+        (["RUN", "--model", "x", *QUERY], 2, "--model"),
+        (["RUN", "--token-file", "x", *QUERY], 2, "--token-file"),
+        (["RUN", "--certificate", "x", *QUERY], 2, "--certificate"),
+        (["--server", "here", *QUERY], 2, "'here'"),
+        (["--server", "grpc://127.0.0.1:1", *QUERY], 2, "grpc://127.0.0.1:1"),
+        (["--server", "http://x", "--token-file", "nowhere", *QUERY], 1, "nowhere"),
+        (["--server", "https://x", "--certificate", "nowhere", *QUERY], 1, "nowhere"),
+        (["--server", "http://x"], 2, "--relation"),
     ],
 )
-def test_refuses(call, options, status, words):
-    assert words in call("predict", *options, status=status).stderr
+def test_what_cannot_work(url, call, options, status, word):
+    assert word in call("predict", *[url if option == "URL" else option for option in options], status=status).stderr
 
 
 def test_needs_no_tensorflow(url):

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import re
+import shutil
+import subprocess
 import threading
 import time
 import urllib.error
@@ -14,48 +17,47 @@ from typing import Any
 
 import pytest
 
-from jobi_tf.serving.settings import ServedModel, ServerSettings
+from jobi_tf.serving.settings import ServerSettings
 from tests.serving.exports import odd_export, tiny_export, tiny_run
 
 
 @dataclass
 class Running:
-    """A server that runs in a thread, and what it said."""
+    """A server that runs in a thread, what it logged, and its addresses once it serves."""
 
-    said: list[str] = field(default_factory=list)
+    name: str
+    log: list[str] = field(default_factory=list)
     error: BaseException | None = None
+    url: str = ""
+    grpc: str = ""
 
     @property
-    def rest(self) -> str:
-        return self.ready.split(" at ")[1].split(" and ")[0]
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", int(self.url.rsplit(":", 1)[1])
 
-    @property
-    def grpc(self) -> str:
-        return self.ready.rsplit("//", 1)[1]
+    def ready(self) -> bool:
+        found = [re.findall(r"(\w+://\S+)", line) for line in self.log if line.startswith("serving ")]
+        if found:
+            self.url, self.grpc = found[0][0], found[0][1].split("//")[1]
+        return bool(found or self.error)
 
-    @property
-    def port(self) -> int:
-        return int(self.rest.rsplit(":", 1)[1])
-
-    @property
-    def ready(self) -> str:
-        return next(line for line in self.said if line.startswith("serving "))
-
-    def ask(
-        self, path: str, body: Any = None, headers: dict[str, str] | None = None, method: str | None = None, **more: Any
+    def send(
+        self, path: str, body: Any = None, headers: dict[str, Any] | None = None, method: str | None = None, **more: Any
     ) -> tuple[int, Any]:
-        """Sends a request; returns status and JSON (or text). A body that is no bytes goes as JSON."""
+        """Sends a request; returns status and JSON (or text). A body that is not bytes is sent as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        request = urllib.request.Request(self.rest + path, data, headers or {}, method=method)
+        request = urllib.request.Request(self.url + path, data, headers or {}, method=method)
         try:
             with urllib.request.urlopen(request, timeout=20, **more) as answer:
                 return answer.status, _content(answer)
         except urllib.error.HTTPError as error:
-            self.headers = dict(error.headers)
             return error.code, _content(error)
 
-    def predict(self, body: Any, model: str = "tiny", **options: Any) -> tuple[int, Any]:
-        return self.ask(f"/v1/models/{model}:predict", body, **options)
+    def predict(self, body: Any, **options: Any) -> tuple[int, Any]:
+        return self.send(f"/v1/models/{self.name}:predict", body, **options)
+
+    def metrics(self) -> str:
+        return self.send("/metrics")[1]
 
 
 def _content(answer: Any) -> Any:
@@ -64,25 +66,27 @@ def _content(answer: Any) -> Any:
 
 
 @contextmanager
-def running(*models: ServedModel, **options: Any) -> Iterator[Running]:
+def running(folder: Path, **options: Any) -> Iterator[Running]:
     """Runs a server on ports that the system chooses, until the block ends."""
-    from jobi_tf.serving.embedded import EmbeddedServer
+    from jobi_tf.serving import server as module
 
-    settings = ServerSettings(models, **{"rest_port": 0, "grpc_port": 0, "poll": 0.05, **options})
-    server = Running()
+    settings = ServerSettings(folder, **{"rest_port": 0, "grpc_port": 0, "poll": 0.05, **options})
+    server = Running(settings.name)
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
 
     def run() -> None:
         try:
-            loop.run_until_complete(EmbeddedServer(settings, server.said.append).run(stop))
+            loop.run_until_complete(module.run(settings, stop, server.log.append))
         except BaseException as error:
             server.error = error
+        finally:
+            loop.run_until_complete(loop.shutdown_default_executor())
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        eventually(lambda: server.error or any(line.startswith("serving ") for line in server.said))
+        eventually(server.ready)
         if server.error:
             raise server.error
         yield server
@@ -94,33 +98,59 @@ def running(*models: ServedModel, **options: Any) -> Iterator[Running]:
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 30) -> None:
-    """Waits until something is so."""
+    """Waits until a condition holds."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come to be"
+        assert time.monotonic() < end, "the condition does not hold"
         time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
     """A run, and the folder of its export as versions 1 and 2; the scores of 2 are twice those of 1."""
-    folder = tmp_path_factory.mktemp("tiny")
+    folder = tmp_path_factory.mktemp("exports")
     run = tiny_run(folder / "run")
-    tiny_export(run, folder / "export")
-    return run, folder / "export"
+    tiny_export(run, folder / "tiny")
+    return run, folder / "tiny"
+
+
+@pytest.fixture(scope="session")
+def first(tiny, tmp_path_factory) -> Path:
+    """A folder with version 1 only, whose scores are those of the run."""
+    folder = tmp_path_factory.mktemp("first") / "tiny"
+    folder.mkdir()
+    (folder / "1").symlink_to(tiny[1] / "1")
+    return folder
 
 
 @pytest.fixture(scope="session")
 def odd(tmp_path_factory) -> Path:
-    """The folder of a SavedModel whose signatures are none of an export's."""
-    folder = tmp_path_factory.mktemp("odd")
+    """The folder of a SavedModel that is not an export."""
+    folder = tmp_path_factory.mktemp("exports") / "odd"
     odd_export(folder)
     return folder
 
 
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory) -> tuple[Path, Path]:
+    """Files of a certificate for 127.0.0.1, and of its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    folder = tmp_path_factory.mktemp("certificate")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "cert.pem", folder / "key.pem"
+
+
 @pytest.fixture(scope="module")
-def server(tiny, odd) -> Iterator[Running]:
-    """A server of both."""
-    models = (ServedModel("tiny", tiny[1], latest=2, labels={"stable": 1, "none": 7}), ServedModel("odd", odd))
-    with running(*models, max_rows=100, max_body=100_000) as server:
+def server(first) -> Iterator[Running]:
+    with running(first, max_rows=3000, max_body=100_000) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def odd_server(odd) -> Iterator[Running]:
+    """A server with narrow limits."""
+    with running(odd, max_requests=3, max_body=2000, max_rows=10, timeout=1.0) as server:
         yield server

@@ -12,7 +12,6 @@ from tests.graphs import random_graph
 
 ENTITIES = 30  # `entity 0`, `entity 1`, …
 RELATIONS = 4  # `relation 0`, …
-TOP_K = 5
 
 
 def tiny_run(folder: Path) -> Run:
@@ -22,14 +21,14 @@ def tiny_run(folder: Path) -> Run:
 
 def tiny_export(run: Run, folder: Path) -> None:
     """Version 1, and version 2 whose scores are twice as high."""
-    export_run(run, folder, top_k=TOP_K)
+    export_run(run, folder)
     run.model.triple_relation.assign(run.model.triple_relation * 2)
-    export_run(run, folder, top_k=TOP_K, warmup=False)
+    export_run(run, folder, warmup=False)
     run.model.triple_relation.assign(run.model.triple_relation / 2)
 
 
 def add_version(exports: Path, version: int, folder: Path, number: int | None = None) -> None:
-    """Puts a version of the tiny export into a folder, all at once."""
+    """Copies a version of an export into a folder, in one step."""
     number = version if number is None else number
     folder.mkdir(parents=True, exist_ok=True)
     beside = folder / f"beside-{number}"
@@ -38,7 +37,7 @@ def add_version(exports: Path, version: int, folder: Path, number: int | None = 
 
 
 class Odd(tf.Module):
-    """Signatures of other types and shapes, and one that takes its time."""
+    """Inputs and outputs of other types and shapes, and a computation that takes its time."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="seconds")])
     def wait(self, seconds):
@@ -58,13 +57,7 @@ class Odd(tf.Module):
         outputs = {"decimals": decimals, "integers": integers, "truths": truths, "text_bytes": texts}
         return {name: tf.identity(value) for name, value in outputs.items()}
 
-    @tf.function(input_signature=[tf.TensorSpec([], tf.float32, name="x")])
-    def square(self, x):
-        return {"y": x * x}
-
 
 def odd_export(folder: Path) -> None:
     odd = Odd()
-    tf.saved_model.save(
-        odd, str(folder / "1"), signatures={"serving_default": odd.echo, "wait": odd.wait, "square": odd.square}
-    )
+    tf.saved_model.save(odd, str(folder / "1"), signatures={"serving_default": odd.echo, "wait": odd.wait})

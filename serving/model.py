@@ -1,0 +1,220 @@
+"""The versions of the model that is served: how one replaces another, and what answers a request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from grpc import StatusCode
+
+from jobi_tf.errors import DataError, JobiError
+
+from .errors import ServingError, invalid
+from .metrics import Metrics
+from .names import NameList
+from .saved_model import Arrays, SavedModel, Signature
+from .settings import ServerSettings
+
+Files = frozenset[tuple[str, int, int]]  # path, bytes and time of change
+
+
+@dataclass(eq=False)
+class Version:
+    """A version of the model, from its folder to its end."""
+
+    number: int
+    folder: Path
+    files: Files  # when it was loaded
+    state: str = "START"  # as in TensorFlow Serving's `ModelVersionStatus`
+    error: str = ""  # why it cannot be served
+    model: SavedModel | None = None  # while it is in memory
+    names: dict[str, NameList] = field(default_factory=dict)  # by kind, read when they are needed first
+    requests: int = 0  # that use the version
+
+    @contextmanager
+    def in_use(self) -> Iterator[SavedModel]:
+        """Keeps the version in memory."""
+        assert self.model is not None
+        self.requests += 1
+        try:
+            yield self.model
+        finally:
+            self.requests -= 1
+
+
+class Model:
+    """The versions in a folder; the newest is loaded and served, and `log` gets a line when that changes."""
+
+    def __init__(self, settings: ServerSettings, metrics: Metrics, log: Callable[[str], None]) -> None:
+        self.name = settings.name
+        self.versions: dict[int, Version] = {}
+        self._settings = settings
+        self._metrics = metrics
+        self._log = log
+        self._addresses = ""
+        self._files: dict[int, Files] = {}  # of folders that were seen but not loaded
+        self._threads = ThreadPoolExecutor(max(2, os.cpu_count() or 1), "compute")
+
+    @property
+    def available(self) -> list[Version]:
+        """The versions that answer, newest first."""
+        return sorted((v for v in self.versions.values() if v.state == "AVAILABLE"), key=lambda v: -v.number)
+
+    def find(self, name: str, number: int | None = None) -> Version:
+        """Returns the available version of a number, by default the newest; raises a `ServingError` without one."""
+        for version in self.available if name == self.name else ():
+            if number in (None, version.number):
+                return version
+        which = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+        raise ServingError(StatusCode.NOT_FOUND, f"Servable not found for request: {which}")
+
+    def status(self, name: str, number: int | None = None) -> list[Version]:
+        """Returns the version of a number, by default all, newest first; raises a `ServingError` without one."""
+        versions = [v for v in self.versions.values() if name == self.name and number in (None, v.number)]
+        if not versions:
+            what = f"any versions of model {name}" if number is None else f"version {number} of model {name}"
+            raise ServingError(StatusCode.NOT_FOUND, f"Could not find {what}")
+        return sorted(versions, key=lambda version: -version.number)
+
+    async def predict(
+        self,
+        name: str,
+        number: int | None,
+        signature: str,
+        read: Callable[[Signature], Awaitable[Arrays]],
+        seconds: float | None = None,
+    ) -> tuple[Version, Signature, dict[str, np.ndarray]]:
+        """Computes all outputs of a signature.
+
+        Args:
+            name: name of the model.
+            number: number of the version; None is the newest.
+            signature: name of the signature; "" is `serving_default`.
+            read: reads the inputs of the request.
+            seconds: time that the client allows; the server's time-out is the limit.
+
+        Raises:
+            ServingError: there is no such version or signature, the inputs do not fit, or the time is over.
+        """
+        version = self.find(name, number)
+        with version.in_use() as model:
+            found = model.signatures.get(signature or "serving_default")
+            if found is None:
+                raise ServingError(StatusCode.FAILED_PRECONDITION, f'Serving signature key "{signature}" not found.')
+            self._metrics.signature(found.name)
+            limit = self._settings.timeout
+            try:
+                async with asyncio.timeout(min(limit, limit if seconds is None else seconds)):
+                    inputs = await read(found)
+                    rows = found.check(inputs)
+                    self.check_rows(rows)
+                    return version, found, await found.predict(inputs, rows)
+            except TimeoutError:
+                message = f"expected an answer within {limit:g} s"
+                raise ServingError(StatusCode.DEADLINE_EXCEEDED, message) from None
+
+    def check_rows(self, rows: int) -> None:
+        """Raises a `ServingError` for more rows than a request may have."""
+        if rows > self._settings.max_rows:
+            raise invalid(f"expected at most {self._settings.max_rows} rows in a request, got {rows}")
+
+    async def load(self) -> None:
+        """Loads the newest version for the first time; raises a `JobiError` without one."""
+        await self.refresh(settled=False)
+        if not self.available:
+            broken = "; ".join(f"version {version.number}: {version.error}" for version in self.versions.values())
+            raise JobiError(f"expected exported versions in {self._settings.folder}, got {broken or 'none'}")
+
+    def announce(self, addresses: str) -> None:
+        """Logs that the newest version is served, now and whenever there is a newer one."""
+        self._addresses = addresses
+        self._log(f"serving {self.name} version {self.available[0].number} at {addresses}")
+
+    async def refresh(self, settled: bool = True) -> None:
+        """Loads the newest version of the folder that can be loaded, then unloads all others.
+
+        Args:
+            settled: leave a folder that is new for the next time, as it may still be copied, and load it if its files
+                are the same by then.
+        """
+        folders = await asyncio.to_thread(_version_folders, self._settings.folder)
+        seen: dict[int, Files] = {}
+        for number in sorted(folders, reverse=True):
+            version = self.versions.get(number)
+            if version is None or version.state != "AVAILABLE":
+                seen[number] = files = await asyncio.to_thread(_files, folders[number])
+                if (version is not None and version.error and version.files == files) or (
+                    settled and self._files.get(number) != files
+                ):
+                    continue  # it is broken, or may still be copied
+                if not await self._load(Version(number, folders[number], files)):
+                    continue
+            for other in self.available:
+                if other.number != number:
+                    await self._unload(other)
+            break
+        self._files = seen
+
+    async def _load(self, version: Version) -> bool:
+        self.versions[version.number] = version
+        self._set_state(version, "LOADING")
+        try:
+            model = await asyncio.to_thread(SavedModel, version.folder, self._threads, self._metrics)
+            if await asyncio.to_thread(_files, version.folder) != version.files:
+                model.close()
+                raise DataError(f"expected the files of {version.folder} not to change while they are loaded")
+        except JobiError as error:
+            version.error = str(error)
+            self._set_state(version, "END")
+            self._log(f"cannot serve {self.name} version {version.number}: {error}")
+            return False
+        version.model = model
+        self._set_state(version, "AVAILABLE")
+        if self._addresses:
+            self.announce(self._addresses)
+        return True
+
+    async def _unload(self, version: Version) -> None:
+        self._set_state(version, "UNLOADING")
+        while version.requests:
+            await asyncio.sleep(0.02)
+        assert version.model is not None
+        await asyncio.to_thread(version.model.close)
+        version.model, version.names = None, {}
+        self._set_state(version, "END")
+        self._log(f"no longer serving {self.name} version {version.number}")
+
+    def _set_state(self, version: Version, state: str) -> None:
+        self._metrics.version.labels(version.number, version.state).set(0)
+        self._metrics.version.labels(version.number, state).set(1)
+        version.state = state
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._threads.shutdown(wait=False)
+
+
+def _version_folders(folder: Path) -> dict[int, Path]:
+    """Returns the folders of versions by number; none if the folder cannot be read, as it may come back."""
+    try:
+        found = [path for path in folder.iterdir() if path.name.isascii() and path.name.isdigit() and path.is_dir()]
+    except OSError:
+        return {}
+    return {int(path.name): path for path in found}
+
+
+def _files(folder: Path) -> Files:
+    files = []
+    for path in folder.rglob("*"):
+        try:
+            status = path.stat()
+        except OSError:
+            continue  # it was removed since; loading will show whether it matters
+        files.append((str(path), status.st_size, status.st_mtime_ns))
+    return frozenset(files)
