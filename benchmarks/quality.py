@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from jobi_tf.data.batches import steps_per_epoch
 from jobi_tf.data.graph import SPLITS
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
-from jobi_tf.data.pipeline import steps_per_epoch
 from jobi_tf.evaluation.ranker import Ranker
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.training.assembly import build_batches

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
+from jobi_tf.cli.start import keep_memory
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.evaluation.ranker import Ranker
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.training.memory import keep_memory
 
 from .figures import Figure, Ratio, Target
 from .setting import Setting

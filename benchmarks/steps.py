@@ -8,10 +8,10 @@ from typing import Any
 
 import keras
 
+from jobi_tf.cli.start import keep_memory
 from jobi_tf.data.graph import Graph
 from jobi_tf.training.assembly import build_batches, build_model, completed
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.memory import keep_memory
 
 _UNSETTLED = 3  # steps of a fit that begin with an empty stream
 

@@ -39,9 +39,9 @@ def load(dataset: str) -> dict[str, Any]:
 
 def epoch(dataset: str, steps: int, ranked: int, settings: dict[str, Any]) -> dict[str, Any]:
     """Trains some steps on a prepared graph, then ranks some test triples."""
+    from jobi_tf.data.batches import steps_per_epoch
     from jobi_tf.data.graph import SPLITS
     from jobi_tf.data.occurrences import SIDES, KnownAnswers
-    from jobi_tf.data.pipeline import steps_per_epoch
     from jobi_tf.datasets import load_graph
     from jobi_tf.evaluation.ranker import Ranker
 

@@ -12,7 +12,7 @@ from jobi_tf.experiments.worker import Channel, main, train_or_resume
 if TYPE_CHECKING:
     import keras
 
-    from jobi_tf.training.callbacks import Training
+    from jobi_tf.training.recording import Training
 
 
 def _train(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
@@ -42,13 +42,15 @@ def _train(request: dict[str, Any], channel: Channel) -> dict[str, Any]:
     return so_far
 
 
-def _so_far(training: "Training") -> dict[str, Any]:
-    """Returns the validation metrics of the epoch that the run keeps, after a ranking."""
-    rows = {row["epoch"]: row for row in training.folder.read_metrics()}
-    best = training.stopping.state["best_epoch"]
-    metrics = {name.removeprefix("val_"): value for name, value in rows[best].items() if name.startswith("val_")}
-    seconds = sum(row.get("seconds") or 0 for row in rows.values())
-    return {"best_epoch": best, "epochs": max(rows), "metrics": metrics, "seconds": seconds}
+def _so_far(training: "Training", *more: dict[str, Any]) -> dict[str, Any]:
+    """Returns the validation metrics of the epoch that the run keeps, given rows that are not written yet."""
+    from jobi_tf.evaluation.metrics import best_row
+
+    rows = [*training.folder.read_metrics(), *more]
+    best = best_row(rows, training.config.monitor) or rows[-1]
+    metrics = {name.removeprefix("val_"): value for name, value in best.items() if name.startswith("val_")}
+    seconds = sum(row.get("seconds") or 0 for row in rows)
+    return {"best_epoch": best["epoch"], "epochs": rows[-1]["epoch"], "metrics": metrics, "seconds": seconds}
 
 
 def _watch(channel: Channel, metric: str, training: "Training") -> "keras.callbacks.Callback":
@@ -62,7 +64,9 @@ def _watch(channel: Channel, metric: str, training: "Training") -> "keras.callba
             if value is None:
                 channel.say("epoch", epoch=epoch + 1, epochs=epochs)
                 return
-            channel.say("ranking", epoch=epoch + 1, epochs=epochs, value=float(value), so_far=_so_far(training))
+            row = {name: float(x) for name, x in logs.items()} | {"epoch": epoch + 1}
+            so_far = _so_far(training, row)
+            channel.say("ranking", epoch=epoch + 1, epochs=epochs, value=float(value), so_far=so_far)
             if channel.hear()["stop"]:
                 self.model.stop_training = True
 

@@ -98,7 +98,7 @@ class Space:
         ends = {p.name: p.choices if p.choices is not None else (p.low, p.high) for p in self.parameters}
         for params in itertools.islice(self._combinations(ends), _COMBINATIONS):
             try:
-                self.config(params).refuse_without_effect()
+                self.config(params).check()
             except UsageError as error:
                 point = ", ".join(f"{name} {value}" for name, value in params.items())
                 raise UsageError(f"{self.where}: with {point}: {error} (`when:` can tie one to another)") from None

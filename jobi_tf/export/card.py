@@ -65,14 +65,14 @@ def _settings(config: Mapping[str, Any]) -> str:
 
 
 def _quality(run: "Trainable") -> str:
-    epochs = (dict(zip(run.history, values, strict=True)) for values in zip(*run.history.values(), strict=True))
-    rows = [{name: value for name, value in epoch.items() if value is not None} for epoch in epochs]
-    best = best_row(rows, run.config.monitor)
+    rows = zip(*run.history.values(), strict=True)
+    epochs = (dict(zip(run.history, row, strict=True)) for row in rows)
+    best = best_row(({k: v for k, v in epoch.items() if v is not None} for epoch in epochs), run.config.monitor)
     if best is None:
         return "## Quality\n\nUnknown: the validation split was not ranked during training.\n"
-    rows = [(label, f"{best[f'val_{name}']:.4f}") for name, label in METRICS.items() if f"val_{name}" in best]
+    values = [(label, f"{best[f'val_{name}']:.4f}") for name, label in METRICS.items() if f"val_{name}" in best]
     about = f"Filtered ranks of the validation split after epoch {best['epoch']}, whose weights these are."
-    return f"## Quality\n\n{about}\n\n" + _table(("metric", "value"), rows)
+    return f"## Quality\n\n{about}\n\n" + _table(("metric", "value"), values)
 
 
 def _probabilities(exported: "Exported") -> str:

@@ -153,7 +153,7 @@ def choose_version(folder: Path, version: int | None) -> int:
 def _check_weights(model: JoBi, dtype: str) -> None:
     """Raises an error if weights are not finite, or not once they are rounded."""
     head = model.heads[0]
-    net = [weight.value for weight in head.net.weights if weight.shape] if head.net else []
+    net = [weight.value for weight in head.net.weights if len(weight.shape)] if head.net else []
     for weights in (model.entities.table.value, head.all_relations(), *net):
         starts = range(0, weights.shape[0], CHECKED_ROWS)
         largest = max(float(np.abs(weights[start : start + CHECKED_ROWS].numpy()).max()) for start in starts)

@@ -127,7 +127,7 @@ def test_a_tie_with_the_true_answer_is_no_right_first_answer():
         table.assign(np.zeros(table.shape, np.float32))
     occurrences = Occurrences.of_graph(GRAPH)
     filters = KnownAnswers.of_graph(GRAPH, FILTERS["test"])
-    found = evaluate(SimpleNamespace(model=model, graph=GRAPH), "test", "tail")
+    found = evaluate(SimpleNamespace(model=model, graph=GRAPH), side="tail")
     got = first_answers(model, filters, occurrences, GRAPH.test, 1, found.ranks["tail"])
     assert not got.right.any()
     assert (got.entities != GRAPH.test[:, 2]).all()
@@ -149,7 +149,7 @@ def test_shares_and_reliability_by_hand():
 def test_figures_are_those_of_evaluate(paths, page):
     rows = [row for row in Page(page).tables["Results"] if len(row) > 1]
     assert rows[0] == ["side that is sought", "MRR", "Hits@1", "Hits@3", "Hits@10", "mean rank"]
-    found = [evaluate(jobi_tf.load_run(path), "valid") for path in paths]
+    found = [evaluate(jobi_tf.load_run(path), split="valid") for path in paths]
     dicts = [x.to_dict() for x in found]
     expected = []
     for side in (None, *SIDES):
@@ -175,7 +175,7 @@ def test_figures_of_each_relation_are_those_of_evaluate(paths, page):
 
 def test_gains_are_differences_of_mrr_by_relation(paths, runs):
     found = gains(runs[0], runs[1], GRAPH)
-    before, after = (evaluate(jobi_tf.load_run(path), "valid").by_relation() for path in paths)
+    before, after = (evaluate(jobi_tf.load_run(path), split="valid").by_relation() for path in paths)
     assert len(found["rows"]) == found["compared"] == found["relations"] == len(before)  # none has 10 triples
     for row in found["rows"]:
         i = GRAPH.relations.id(row["name"])
@@ -276,7 +276,7 @@ def test_curves_and_environment(page, runs):
 def test_limit_ranks_a_sample_that_is_the_same_for_all(paths, tmp_path):
     first, second = (measure(path, "test", 9) for path in paths)
     np.testing.assert_array_equal(first.evaluation.triples, second.evaluation.triples)
-    whole = evaluate(jobi_tf.load_run(paths[0]), "test")
+    whole = evaluate(jobi_tf.load_run(paths[0]))
     places = [GRAPH.test.tolist().index(t) for t in first.evaluation.triples.tolist()]
     assert len(set(places)) == 9
     for side in SIDES:

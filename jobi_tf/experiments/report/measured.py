@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from jobi_tf.training.run import Run, load_run
 from jobi_tf.training.run_folder import RunFolder
 
 FILTERS = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}
-_RANKED = "ranked"
 _DEPENDENT = ("batch_size", "learning_rate", "margin")  # settings whose defaults hang on others or on the graph
 
 
@@ -82,11 +80,9 @@ def measure(
     """
     folder, run = RunFolder(path), load_run(path)
     triples = sampled(run.graph, split, limit)
-    graph = dataclasses.replace(run.graph, splits={**run.graph.splits, _RANKED: triples})
-    asked = SimpleNamespace(model=run.model, graph=graph)
-    evaluation = evaluate(asked, _RANKED, filter_with=FILTERS[split], progress=progress)
-    known = KnownAnswers.of_graph(graph, FILTERS[split], triples)
-    occurrences = Occurrences.of_graph(graph)
+    evaluation = evaluate(run, triples=triples, filter_with=FILTERS[split], progress=progress)
+    known = KnownAnswers.of_graph(run.graph, FILTERS[split], triples)
+    occurrences = Occurrences.of_graph(run.graph)
     first = {
         name: first_answers(run.model, known, occurrences, triples, side, evaluation.ranks[name])
         for side, name in enumerate(SIDES)

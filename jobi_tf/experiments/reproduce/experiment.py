@@ -120,13 +120,12 @@ class Experiment(_Part):
         config = TrainConfig.create({"dataset": dataset} | settings, where)
         if quick:
             config = config.replace(**{name: min(most, getattr(config, name)) for name, most in _QUICK.items()})
+        config = config.effective()
         try:
-            config.refuse_without_effect()
+            config.check()
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from None
-        fields = TrainConfig.model_fields
-        idle = [*([] if config.joint else ["alpha"]), *([] if config.shared else ["chunk"])]
-        return config.replace(**{name: fields[name].default for name in idle})
+        return config
 
     def merged(self, row: Row, dataset: str) -> Settings:
         """Returns the settings that a row has on a data set, without the sweep."""

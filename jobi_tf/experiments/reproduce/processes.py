@@ -69,5 +69,5 @@ def _started(run: PlannedRun, jobs: int, events: "queue.Queue[Event]") -> Worker
         events.put(Event(run, kind, content))
 
     threads = None if jobs == 1 else max(1, (os.cpu_count() or 1) // jobs)
-    request = {"settings": run.config.model_dump(), "threads": threads, "jobs": jobs}
+    request = {"settings": run.config.model_dump(exclude_unset=True), "threads": threads, "jobs": jobs}
     return WorkerProcess("jobi_tf.experiments.reproduce.worker", request, log, tell)

@@ -89,6 +89,7 @@ def write_record(run: "Run", jobs: int) -> None:
     """Ranks the test split with a trained run, and keeps everything that tables are made of."""
     from jobi_tf.files import written_beside
 
+    assert run.path is not None  # it was trained into a folder
     text = json.dumps(measure(run, jobs), indent=1, ensure_ascii=False) + "\n"
     with written_beside(run.path / FILE) as beside:
         beside.write_text(text, encoding="utf-8")
@@ -106,6 +107,7 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     from jobi_tf.training.assembly import epoch
     from jobi_tf.training.run_folder import RunFolder, describe_environment
 
+    assert run.path is not None
     rows = RunFolder(run.path).read_metrics()
     best = best_row(rows, run.config.monitor) or rows[-1]
     seconds = [row["seconds"] for row in rows]
