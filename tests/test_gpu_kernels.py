@@ -1,4 +1,4 @@
-"""TensorFlow has a GPU kernel for every operation of training steps and of ranking. No GPU is needed to look that up."""
+"""TensorFlow has a GPU kernel for every operation of training and ranking, which can be looked up without a GPU."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from tensorflow.python.framework import kernels
 import jobi_tf
 from jobi_tf.models import products
 from jobi_tf.models.scorers import SCORERS
-from tests.test_own_program import FORMS, GRAPH, batches, compiled
+from tests.test_own_program import FORMS, batches, compiled
 
 OPTIMIZERS = {"lazy-adam": jobi_tf.LazyAdam, "lazy-adagrad": jobi_tf.LazyAdagrad, "adam": keras.optimizers.Adam}
 # Inputs and outputs of functions, and the calls of functions, which the runtime places wherever their bodies are.

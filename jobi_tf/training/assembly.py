@@ -111,9 +111,9 @@ def build_model(config: TrainConfig, graph: Graph) -> JoBi:
         regularizers=_regularizers(config),
         entity_dropout=config.entity_dropout,
         relation_dropout=config.relation_dropout,
+        freeze_entities=config.freeze_entities,
         seed=config.seed,
     )
-    model.entities.trainable = not config.freeze_entities
     compile_model(model, config, epoch(config, graph).steps * config.epochs)
     return model
 

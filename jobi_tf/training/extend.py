@@ -44,7 +44,7 @@ def extend(run: Run, triples: Sequence[tuple[str, str, str]], epochs: int = 50, 
         >>> extended.tails("Atlantis", "currency", k=3)
     """
     graph, ids = _extended_graph(run.graph, triples)
-    config = run.model.get_config() | {"num_entities": graph.num_entities}
+    config = run.model.get_config() | {"num_entities": graph.num_entities, "freeze_entities": False}
     model = JoBi.from_config(config)
     seen = np.append(run.graph.seen_in_training, np.zeros(graph.num_entities - run.graph.num_entities, bool))
     new = np.setdiff1d(ids[:, [0, 2]], np.flatnonzero(seen))

@@ -35,7 +35,7 @@ class RESCAL(Scorer):
         place, distinct = relations.place, tf.shape(relations.rows)[0]
         order = tf.argsort(place, stable=True)
         counts = tf.math.unsorted_segment_sum(tf.ones_like(place), place, distinct)
-        # The number of each query among those of its relation: queries of one relation are neighbours in the sorted order.
+        # The number of each query among those of its relation, which are neighbours in the sorted order.
         number = tf.math.invert_permutation(order) - tf.gather(tf.cumsum(counts, exclusive=True), place)
         index = tf.stack([place, number], 1)
         anchors = tf.scatter_nd(index, anchor, [distinct, tf.reduce_max(counts), anchor.shape[-1]])
