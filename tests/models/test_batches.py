@@ -115,12 +115,12 @@ def test_the_pair_head_can_score_some_entities():
 
 @pytest.mark.parametrize("form", ["own", "shared"])
 def test_reciprocal_relations_refuse_one_list_for_both_sides(form):
-    with pytest.raises(UsageError, match="by side"):
+    with pytest.raises(UsageError, match=r"by.side"):
         jobi_tf.JoBi(ENTITIES, RELATIONS, 4, reciprocal=True)(batch(form))
 
 
 @pytest.mark.parametrize("change", [{"tails": tf.zeros([6, 2], tf.int32)}, {"head_counts": None}])
 def test_other_keys_are_refused(change):
     inputs = {name: x for name, x in (batch("own") | change).items() if x is not None}
-    with pytest.raises(UsageError, match="OwnNegatives: triples, negatives, head_counts"):
+    with pytest.raises(UsageError, match="head_counts"):
         jobi_tf.JoBi(ENTITIES, RELATIONS, 4)(inputs)
