@@ -145,6 +145,7 @@ def write_growth(figures: Sequence[Figure], folder: Path) -> None:
     """Writes growth.csv, and growth.png: time and memory of a step against what is varied, all axes logarithmic."""
     import pandas as pd
     from matplotlib.figure import Figure as Picture
+    from matplotlib.ticker import LogLocator, ScalarFormatter
 
     made = {x["name"]: x for x in figures if x["name"].startswith("growth/") and "reason" not in x}
     rows = [
@@ -165,6 +166,8 @@ def write_growth(figures: Sequence[Figure], folder: Path) -> None:
         for axis in (above, below):
             axis.set(xscale="log", yscale="log", xticks=points.value, xticklabels=[f"{x:,}" for x in points.value])
             axis.tick_params(labelsize=7)
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.yaxis.set_major_formatter(ScalarFormatter())
             axis.minorticks_off()
             axis.grid(axis="y", color="0.9")
         below.set_xlabel(varied)

@@ -78,8 +78,7 @@ def test_both_heads_score_alike_with_equal_relations(form):
     assert list(jobi_tf.JoBi(ENTITIES, RELATIONS, 4, joint=False)(inputs)) == ["triple"]
 
 
-@pytest.mark.parametrize("gpu", [False, True])
-@pytest.mark.parametrize("regularizers", [[], ["n3"]])
+@pytest.mark.parametrize(("regularizers", "gpu"), [([], False), (["n3"], False), (["n3"], True)])
 @pytest.mark.parametrize("form", FORMS)
 def test_no_row_is_repeated_in_a_gradient(form, regularizers, gpu, monkeypatch):
     monkeypatch.setattr(products, "on_gpu", lambda: gpu)
