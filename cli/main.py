@@ -23,7 +23,6 @@ COMMANDS = {
     "reproduce": "Run experiments of the paper and write their tables.",
     "export": "Export a run as a SavedModel that is queried by name.",
     "serve": "Serve exports by gRPC and REST.",
-    "bench": "Time everything on this machine.",
 }
 INTERRUPTED = 128 + signal.SIGINT
 
