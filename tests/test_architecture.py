@@ -31,8 +31,10 @@ BELOW = {
 BELOW["jobi_tf.evaluation"] = {*BELOW["jobi_tf.models"], "models"}
 BELOW["jobi_tf.export"] = {*BELOW["jobi_tf.evaluation"], "evaluation"}
 BELOW["jobi_tf.training"] = {*BELOW["jobi_tf.evaluation"], "evaluation", "datasets"}
-BELOW["jobi_tf.experiments"] = {*BELOW["jobi_tf.training"], "training", "export"}
-BELOW["jobi_tf.benchmarks"] = {*BELOW["jobi_tf.experiments"], "experiments", "serving"}
+BELOW["jobi_tf.jobs"] = {*BELOW["jobi_tf.training"], "training"}
+BELOW["jobi_tf.tuning"] = BELOW["jobi_tf.reproduce"] = {*BELOW["jobi_tf.jobs"], "jobs"}
+BELOW["jobi_tf.report"] = BELOW["jobi_tf.jobs"]
+BELOW["jobi_tf.benchmarks"] = {*BELOW["jobi_tf.tuning"], "tuning", "reproduce", "report", "export", "serving"}
 BELOW["jobi_tf.cli"] = {*BELOW["jobi_tf.benchmarks"], "benchmarks"}
 
 HEAVY = {"tensorflow", "keras", "numpy", "tensorboard", "tensorflow_datasets", "grpc"}
