@@ -23,7 +23,7 @@ from jobi_tf.training.run import Run, load_run
 from jobi_tf.training.run_folder import RunFolder
 
 FILTERS = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}
-_DEPENDENT = ("batch_size", "learning_rate", "margin")  # settings whose defaults hang on others or on the graph
+_DEPENDENT = ("batch_size", "learning_rate", "margin")  # whose defaults depend on other settings or on the graph
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ def sampled(graph: Graph, split: str, limit: int | None) -> np.ndarray:
 def _usual(run: Run) -> dict[str, Any]:
     usual = {name: field.get_default() for name, field in TrainConfig.model_fields.items() if not field.is_required()}
     with suppress(UsageError):  # settings that an older version allowed
-        filled = completed(run.config.replace(**dict.fromkeys(_DEPENDENT)), run.graph)
+        others = run.config.effective().model_dump(exclude_unset=True, exclude=set(_DEPENDENT))
+        filled = completed(TrainConfig.create(others), run.graph)
         usual |= {name: getattr(filled, name) for name in _DEPENDENT}
     return usual
 

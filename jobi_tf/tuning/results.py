@@ -90,7 +90,7 @@ class Results:
             writer.writerow(["trial", "state", "value", *BETTER_IF_HIGHER, *_SUMMARY, *names, "run", "reason"])
             writer.writerows(self._row(trial, names) for trial in self.trials)
         for trial in self.ranked()[:1]:
-            config = self.folder.trial(trial).read_config()
+            config = self.space.config(self.params(trial))  # its run folder may be on another machine
             by = f"validation {METRICS[self.space.metric]}: {trial.value:.4f}"
             with written_beside(self.folder.best) as beside:
                 config.write(beside)

@@ -163,7 +163,7 @@ def test_figures_are_those_of_evaluate(paths, page):
 def test_figures_of_each_relation_are_those_of_evaluate(paths, page):
     tables = Page(page).tables
     for side in ("both", *SIDES):
-        found = [evaluate(jobi_tf.load_run(path), "valid", side).by_relation() for path in paths]
+        found = [evaluate(jobi_tf.load_run(path), split="valid", side=side).by_relation() for path in paths]
         rows = tables[f"Metrics by relation, {side}"][2:]
         assert [row[0] for row in rows] == [GRAPH.relations[i] for i in found[0]]
         for row in rows:
@@ -296,7 +296,7 @@ def test_one_run_has_no_gains(paths, tmp_path):
     assert 'class="delta"' not in text
 
 
-def test_refuses(paths, tmp_path):
+def test_what_cannot_be_reported(paths, tmp_path):
     out = tmp_path / "page.html"
     out.write_text("as before")
     other = tmp_path / "other"
@@ -305,19 +305,19 @@ def test_refuses(paths, tmp_path):
     random_graph(seed=1).save(other / "graph")
     unfinished = tmp_path / "unfinished"
     shutil.copytree(paths[0], unfinished, ignore=shutil.ignore_patterns("model.keras", "checkpoints"))
-    for runs, options, error, words in (
-        ([paths[0], other], {}, UsageError, f"the same graph, .* on <i>tiny</i>, {other} on tiny$"),
-        ([*paths, paths[0]], {}, UsageError, f"expected every run once, got {paths[0]} 2 times"),
-        ([], {}, UsageError, "expected the folder of a run, got none"),
-        ([tmp_path], {}, DataError, "found no config.yaml"),
-        ([paths[0], unfinished], {}, DataError, "that run has not finished an epoch"),
-        (paths, {"split": "train"}, UsageError, "expected a split out of valid, test, got 'train'"),
-        (paths, {"limit": 0}, UsageError, "expected a limit of at least 1 triple, got 0"),
+    for runs, options, error, key in (
+        ([paths[0], other], {}, UsageError, str(other)),
+        ([*paths, paths[0]], {}, UsageError, str(paths[0])),
+        ([], {}, UsageError, "run"),
+        ([tmp_path], {}, DataError, str(tmp_path)),
+        ([paths[0], unfinished], {}, DataError, str(unfinished)),
+        (paths, {"split": "train"}, UsageError, "'train'"),
+        (paths, {"limit": 0}, UsageError, "limit"),
     ):
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=re.escape(key)):
             write_report(runs, out, **options)
-    for target, words in ((tmp_path, "which is a folder"), (tmp_path / "no" / "x.html", "which is no folder")):
-        with pytest.raises(UsageError, match=words):
+    for target in (tmp_path, tmp_path / "no" / "x.html"):
+        with pytest.raises(UsageError, match=re.escape(str(target.parent))):
             write_report(paths, target)
     assert out.read_text() == "as before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "page.html", "unfinished"]
@@ -326,7 +326,7 @@ def test_refuses(paths, tmp_path):
 def test_damaged_environment_is_named(paths, tmp_path):
     shutil.copytree(paths[0], tmp_path / "run")
     (tmp_path / "run" / "environment.json").write_text("{")
-    with pytest.raises(DataError, match=r"the environment of a run in .*/environment\.json, which is damaged"):
+    with pytest.raises(DataError, match=r"environment\.json"):
         measure(tmp_path / "run", "valid")
 
 

@@ -168,6 +168,16 @@ optuna.load_study(study_name="search", storage=storage).optimize(die, n_trials=1
     assert len(trained) == 3
 
 
+def test_several_machines_share_a_storage(tmp_path, trained):
+    storage, chosen = f"sqlite:///{tmp_path}/shared.db", space(SEARCH, trials=3)
+    first = search(chosen, tmp_path / "a" / "mine", storage=storage)
+    second = search(chosen, tmp_path / "b" / "mine", storage=storage)
+    assert len(trained) == 3
+    assert first.trials == second.trials
+    texts = [(tmp_path / x / "mine" / "best.yaml").read_text() for x in "ab"]
+    assert texts[0] == texts[1]
+
+
 @pytest.mark.parametrize(
     "change",
     [{"search": {"dim": [2, 6]}}, {"search": {"p": [0.0, 0.3]}}, {"epochs": 5}, {"metric": "mrr"}, {"seed": 1}],
