@@ -2,28 +2,56 @@
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences
+from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences, column
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.evaluation.breakdowns import FirstAnswers, first_answers
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.metrics import best_row
-from jobi_tf.report.predictions import Examples, examples
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run
 from jobi_tf.training.run_folder import RunFolder
 
+COUNT, OF_A_RELATION, ANSWERS = 10, 2, 5  # predictions, of one relation, and their answers
 FILTERS = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}
 _DEPENDENT = ("batch_size", "learning_rate", "margin")  # whose defaults depend on other settings or on the graph
+
+
+class Answer(NamedTuple):
+    """An entity, whether it is the true answer, and whether training saw it on that side of the relation."""
+
+    entity: str
+    true: bool
+    plausible: bool
+
+
+class Prediction(NamedTuple):
+    """A triple whose `side` is sought, the filtered rank of its true answer, and the best candidates, best first."""
+
+    head: str
+    relation: str
+    tail: str
+    side: str
+    rank: float
+    answers: list[Answer]
+
+
+class Examples(NamedTuple):
+    """The worst predictions, those with the largest ranks, and the best, the most confident of the right ones."""
+
+    worst: list[Prediction]
+    best: list[Prediction]
 
 
 @dataclass(frozen=True)
@@ -96,7 +124,7 @@ def measure(
         sum(int(np.prod(weight.shape)) for weight in run.model.trainable_variables),
         dataclasses.replace(evaluation, split=split),
         first,
-        examples(run, evaluation, first, known, occurrences),
+        _examples(run, evaluation, first, known, occurrences),
     )
 
 
@@ -114,6 +142,45 @@ def sampled(graph: Graph, split: str, limit: int | None) -> np.ndarray:
     return triples[np.sort(np.random.default_rng(0).choice(len(triples), limit, replace=False))]
 
 
+def _examples(
+    run: Run, evaluation: Evaluation, first: dict[str, FirstAnswers], known: KnownAnswers, occurrences: Occurrences
+) -> Examples:
+    """Picks predictions of both sides, at most `OF_A_RELATION` of a relation."""
+    ranks = np.concatenate([evaluation.ranks[side].ranks() for side in SIDES])
+    confidence = np.concatenate([first[side].confidence for side in SIDES])
+    order = np.lexsort((-confidence, ranks))
+    relations = np.tile(evaluation.triples[:, 1], len(SIDES))
+
+    def predictions(order: np.ndarray) -> list[Prediction]:
+        taken, chosen = Counter[int](), []
+        for place in order.tolist():
+            taken[relations[place]] += 1
+            if taken[relations[place]] <= OF_A_RELATION:
+                chosen.append(_prediction(run, evaluation, known, occurrences, *divmod(place, len(evaluation.triples))))
+            if len(chosen) == COUNT:
+                break
+        return chosen
+
+    return Examples(predictions(order[::-1]), predictions(order))
+
+
+def _prediction(
+    run: Run, evaluation: Evaluation, known: KnownAnswers, occurrences: Occurrences, side: int, row: int
+) -> Prediction:
+    ranks, triple = evaluation.ranks[SIDES[side]], evaluation.triples[row]
+    others = best_answers(run.model, known, triple[None], side, ANSWERS, new_only=True).entities[0]
+    true = int(triple[column(side)])
+    best = [entity for entity in others.tolist() if entity not in (-1, true)]
+    place = int(ranks.greater[row] + ranks.equal[row])  # after its equals, as a tie counts for the first answer
+    best.insert(place, true)
+    best = best[:ANSWERS]
+    plausible = np.isin(best, occurrences.of(side, int(triple[1])))
+    entities = run.graph.entities
+    answers = [Answer(entities[x], x == true, bool(y)) for x, y in zip(best, plausible, strict=True)]
+    names = (entities[triple[0]], run.graph.relations[triple[1]], entities[triple[2]])
+    return Prediction(*names, SIDES[side], float(ranks.ranks()[row]), answers)
+
+
 def _usual(run: Run) -> dict[str, Any]:
     usual = {name: field.get_default() for name, field in TrainConfig.model_fields.items() if not field.is_required()}
     with suppress(UsageError):  # settings that an older version allowed
@@ -124,12 +191,7 @@ def _usual(run: Run) -> dict[str, Any]:
 
 
 def _environment(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    except (ValueError, TypeError) as error:
         raise DataError(f"expected the environment of a run in {path}, which is damaged: {error}") from None
-    if not isinstance(found, dict):
-        raise DataError(f"expected the environment of a run in {path}, which is damaged: it holds no object")
-    return found

@@ -81,15 +81,9 @@ def settings(runs: Sequence[Measured]) -> dict[str, list[Setting]]:
 
 
 def _value(value: Any) -> str:
-    if value is None:
-        return "–"
-    return (
-        {True: "yes", False: "no"}[value]
-        if isinstance(value, bool)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    if isinstance(value, float):
+        return f"{value:g}"
+    return {"None": "–", "True": "yes", "False": "no"}.get(str(value), str(value))
 
 
 def curves(runs: Sequence[Measured], names: Sequence[str]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ OF_RELATIONS = ("hits@1", "mrr", "implausible", "wrong_implausible")
 FEWEST = 10  # triples of a relation whose gain is shown, where some relation has as many
 MOST_GAINS, MOST_LOSSES = 12, 4
 NOTHING = "–"
+_PARTS = ("table", "sweep", "implausible", "focus", "relations")
 _KEYS = ["part", "dataset", "row", "at", "metric", "side"]
 _TIMES = ("epoch_seconds", "step_ms", "epochs", "train_hours", "mean_rank")
 
@@ -38,7 +39,10 @@ def figures(plan: Plan) -> pd.DataFrame:
     and `side`. The parts are `table` and `sweep`, and of an experiment about relations `implausible`, `focus` and
     `relations`.
     """
-    values = [line for source in plan.sources for row in _rows(plan, source) for line in _values(plan, source, row)]
+    values: list[tuple] = []
+    for source in plan.sources:
+        of_source = [line for row in _rows(plan, source) for line in _values(plan, source, row)]
+        values += sorted(of_source, key=lambda line: _PARTS.index(line[0]))
     frame = pd.DataFrame(values, columns=[*_KEYS, "paper", "value"])
     groups = frame.astype({"paper": float, "value": float}).groupby(_KEYS, sort=False)
     aggregated = groups.agg(

@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning
 warnings.filterwarnings("ignore", "The distribution is specified by", UserWarning)
 
 HEARTBEAT, GRACE = 10, 30  # seconds
+SECONDS_FOR_SQLITE = 60  # to wait for other processes that write
 MOST_CRASHES = 2
 FAILURES_IN_A_ROW = 5
 RETRY = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
@@ -98,6 +100,7 @@ def open_study(space: Space, folder: SearchFolder, fingerprint: str, storage: st
             study_name=folder.path.absolute().name if storage else "search",
             storage=optuna.storages.RDBStorage(
                 storage or database,
+                engine_kwargs={} if storage else {"connect_args": {"timeout": SECONDS_FOR_SQLITE}},
                 heartbeat_interval=HEARTBEAT,
                 grace_period=GRACE,
                 heartbeat_stale_trial_callback=RETRY,
@@ -151,13 +154,15 @@ class _Search:
         while not self.jobs.stopped:
             fail_stale_trials(self.study)
             if (left := self._left()) > 0:
-                self.study.optimize(
-                    self._objective,
-                    n_trials=left,
-                    n_jobs=min(left, self.count),
-                    catch=JobiError,
-                    callbacks=[self._after_trial],
-                )
+                # A machine that was suspended finds its trials taken over by others.
+                with suppress(optuna.exceptions.UpdateFinishedTrialError):
+                    self.study.optimize(
+                        self._objective,
+                        n_trials=left,
+                        n_jobs=min(left, self.count),
+                        catch=JobiError,
+                        callbacks=[self._after_trial],
+                    )
             elif any(trial.state == TrialState.RUNNING for trial in self._trials()):
                 time.sleep(1)  # another process trains it, or has gone
             else:
