@@ -27,10 +27,10 @@ BELOW: dict[str, set[str]] = {
 BELOW["evaluation"] = {*BELOW["models"], "models"}
 BELOW["export"] = {*BELOW["evaluation"], "evaluation"}
 BELOW["training"] = {*BELOW["evaluation"], "evaluation", "datasets"}
-BELOW["jobs"] = BELOW["experiments"] = {*BELOW["training"], "training", "export"}
+BELOW["jobs"] = {*BELOW["training"], "training"}
 BELOW["tuning"] = BELOW["report"] = {*BELOW["jobs"], "jobs"}
 BELOW["reproduce"] = {*BELOW["tuning"], "tuning", "report"}
-BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "experiments", "serving"}
+BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "export", "serving"}
 
 HEAVY = {"tensorflow", "keras", "numpy", "tensorboard", "tensorflow_datasets", "grpc"}
 
