@@ -11,10 +11,9 @@ import click
 from jobi_tf.benchmarks.registry import BENCHMARKS
 from jobi_tf.errors import UsageError
 
-from .command import Command
-from .main import INTERRUPTED, explain
-from .show import print_table
-from .signals import ended_as_interrupted
+from .console import print_table
+from .main import INTERRUPTED, ended_as_interrupted, explain
+from .options import Command
 from .start import start_tensorflow
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ import click
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
-from .command import Command
-from .main import INTERRUPTED
-from .show import print_table
-from .signals import ended_as_interrupted
+from ..console import print_table
+from ..main import INTERRUPTED, ended_as_interrupted
+from ..options import Command
 
 if TYPE_CHECKING:
     from jobi_tf.experiments.reproduce.experiment import Experiment
