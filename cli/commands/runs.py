@@ -1,20 +1,17 @@
 """`jobi-tf runs`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import cloup
 
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
-from jobi_tf.training.config import parse_assignments
+from jobi_tf.training.config import TrainConfig, parse_assignments
 
 from ..console import print_json, print_table, warn
 from ..options import COUNT, FOLDER, Group, json_option, seed_option
-
-if TYPE_CHECKING:
-    from jobi_tf.training.runs import RunSummary
 
 SHOWN = ("mrr", "hits@10")
 
@@ -44,8 +41,8 @@ def runs() -> None:
 def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: bool) -> None:
     """List the runs in a folder with their settings and metrics.
 
-    Shows the settings that are not the same in all runs, the best validation metrics, and the test metrics of runs
-    that were ranked by `jobi-tf evaluate`. --json prints all settings and metrics.
+    Shows the best validation metrics, the test metrics of runs that were ranked by `jobi-tf evaluate`, and the settings
+    that are neither the same in all runs nor the default. --json prints all settings and metrics.
     """
     from jobi_tf.training.runs import RunSummary, different_settings, find_runs, select_runs
 
@@ -62,24 +59,31 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
     if not chosen:
         click.echo(f"no runs in {folder}" + (f", {len(found)} before filtering" if found else ""), err=True)
         return
-    names = list(different_settings(chosen))
-    _print_runs(chosen, names, folder)
-
-
-def _print_runs(chosen: list["RunSummary"], names: list[str], folder: Path) -> None:
-    from rich.table import Column
-
-    columns: list[Any] = [Column("run"), "epochs", *(f"val {METRICS[name]}" for name in SHOWN)]
-    columns += [*(f"test {METRICS[name]}" for name in SHOWN), Column("settings")]
+    paths = [str(run.path.relative_to(folder)) if run.path != folder else str(folder) for run in chosen]
     rows = []
-    for run in chosen:
+    for label, run in zip(paths, chosen, strict=True):
         values = run.values()
         metrics = [values[f"{split}_{name}"] for split in ("val", "test") for name in SHOWN]
         cells = ["" if value is None else f"{value:.4f}" for value in metrics]
-        settings = ", ".join(f"{name} {_text(values[name])}" for name in names if values[name] is not None)
-        path = run.path.relative_to(folder) if run.path != folder else run.path
-        rows.append([str(path), f"{run.epochs}/{run.config.epochs}", *cells, settings])
-    print_table(columns, rows)
+        rows.append([label, f"{run.epochs}/{run.config.epochs}", *cells])
+    print_table(["run", "epochs", *(f"{split} {METRICS[name]}" for split in ("val", "test") for name in SHOWN)], rows)
+    different = different_settings(chosen)
+    if different:
+        from rich.table import Column
+
+        click.echo()
+        options = [_options({name: values[i] for name, values in different.items()}) for i in range(len(chosen))]
+        print_table([Column("run"), Column("settings")], list(zip(paths, options, strict=True)))
+
+
+def _options(settings: dict[str, Any]) -> str:
+    """Returns settings as options of `jobi-tf train`, without those that have their default."""
+    parts = []
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        if value != TrainConfig.model_fields[name].default:
+            parts.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {_text(value)}")
+    return " ".join(parts)
 
 
 @runs.command()

@@ -167,10 +167,10 @@ def select_runs(runs: list[RunSummary], where: Mapping[str, Any], sort: str | No
 
 
 def different_settings(runs: list[RunSummary]) -> dict[str, list[Any]]:
-    """Returns the settings in which runs differ, with the value of each run."""
+    """Returns the settings in which runs differ, with the value of each run; of a single run, all settings."""
     every = [run.config.model_dump(exclude={"run_dir"}) for run in runs]
     rows = {name: [settings[name] for settings in every] for name in every[0]}
-    return {name: row for name, row in rows.items() if any(value != row[0] for value in row)}
+    return {name: row for name, row in rows.items() if len(runs) == 1 or any(value != row[0] for value in row)}
 
 
 class Comparison(NamedTuple):

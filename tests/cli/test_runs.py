@@ -42,9 +42,9 @@ def test_lists_settings_and_metrics(folder, call):
     assert rows[1]["test_mrr"] == json.loads((folder / "first" / "evaluations" / "test.json").read_text())["mrr"]
     assert rows[2]["val_mrr"] is rows[2]["test_mrr"] is None
     table = call("runs", "list", folder).stdout
-    assert "dim 8" in table
-    assert "dataset world" in table
-    assert "seed" not in table
+    assert "--dim 8" in table
+    assert "--dataset world" in table
+    assert "--seed" not in table
     assert f"{rows[0]['test_mrr']:.4f}" in table
 
 
