@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
@@ -21,21 +21,12 @@ DTYPES = ("float32", "float16")
 @run_option()
 @argument_or_option("out", "--out", "DIR", OUT_FOLDER, "Folder that gets a folder for the version.")
 @cloup.option("--version", type=int, metavar="N", help="Version number  [default: the next one]")
-@cloup.option("-k", type=int, default=100, metavar="K", help="Greatest number of answers to a query.")
+@cloup.option("-k", "top_k", type=int, default=100, metavar="K", help="Greatest number of answers to a query.")
 @candidates_option
 @typed_option
 @cloup.option("--dtype", type=click.Choice(DTYPES), default="float32", help="Type of the stored embeddings.")
-@cloup.option("--no-warmup", is_flag=True, help="Do not write warm-up requests for the server.")
-def export(
-    run: Path,
-    out: Path,
-    version: int | None,
-    k: int,
-    candidates: Path | None,
-    typed: bool,
-    dtype: str,
-    no_warmup: bool,
-) -> None:
+@cloup.option("--warmup/--no-warmup", default=True, help="Write warm-up requests for the server.")
+def export(run: Path, out: Path, **options: Any) -> None:
     """Export the run in RUN as a SavedModel in DIR/<version>.
 
     \b
@@ -49,7 +40,7 @@ def export(
     from jobi_tf.export import export_run
 
     with warnings.catch_warnings(record=True) as caught:
-        exported = export_run(load_run(run), out, version, k, dtype, candidates, typed, warmup=not no_warmup)
+        exported = export_run(load_run(run), out, **options)
     _print(exported, out)
     for text in (*exported.calibration.warnings(), *(x.message for x in caught if issubclass(x.category, UserWarning))):
         warn(text)
