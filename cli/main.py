@@ -1,36 +1,44 @@
-"""The group of commands, and how their failures are told."""
+"""The command `jobi-tf`: its commands, and the exit status and message of failures.
+
+Exit status: 0 success; 2 usage: unknown options, values out of range, options that contradict each other, paths that
+do not exist; 1 failure, such as damaged files or a full disk; 130 interrupted by SIGINT or SIGTERM.
+"""
 
 import errno
 import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
+import cloup
 
 import jobi_tf
 from jobi_tf.errors import JobiError, UsageError
 
 COMMANDS = {
-    "data": "List, prepare, count, check, build and make up data sets.",
-    "train": "Train a model, or go on with a run.",
+    "train": "Train a model, or resume a run.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
+    "runs": "List runs, and compare two of them.",
     "report": "Compare runs on one HTML page.",
+    "data": "List, prepare, check, build and generate data sets.",
     "search": "Search for good settings.",
     "reproduce": "Run experiments of the paper and write their tables.",
     "export": "Export a run as a SavedModel that is queried by name.",
-    "serve": "Serve exports by gRPC and REST.",
+    "serve": "Serve an export by REST and gRPC.",
 }
 INTERRUPTED = 128 + signal.SIGINT
 
 
-class CommandLine(click.Group):
+class CommandLine(cloup.Group):
     """Imports a command when it is called, and turns failures into one sentence and an exit status.
 
-    Status 2: options that cannot work; 1: failure; 130: interrupted. `JOBI_TF_TRACEBACK=1` shows tracebacks.
+    With `JOBI_TF_TRACEBACK=1` failures show a traceback.
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -39,7 +47,16 @@ class CommandLine(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Imports a command."""
-        return getattr(import_module(f"jobi_tf.cli.{name}"), name) if name in COMMANDS else None
+        if name not in COMMANDS:
+            return None
+        module = "jobi_tf.cli.bench" if name == "bench" else f"jobi_tf.cli.commands.{name}"
+        return getattr(import_module(module), name)
+
+    def handle_bad_command_name(
+        self, bad_name: str, valid_names: list[str], error: click.UsageError
+    ) -> click.UsageError:
+        """Suggests one of the commands."""
+        return super().handle_bad_command_name(bad_name, list(COMMANDS), error)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the list of commands without importing any."""
@@ -58,7 +75,7 @@ class CommandLine(click.Group):
         except (click.Abort, KeyboardInterrupt):
             click.echo("Interrupted.", err=True)
             sys.exit(INTERRUPTED)
-        except BrokenPipeError:  # the reader has gone, as `head` does: nothing is left to be said to it
+        except BrokenPipeError:  # the reader has ended, as `head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         except Exception as error:
@@ -76,7 +93,7 @@ def explain(error: Exception) -> str | None:
         return f"out of memory: {str(error) or 'the model or the data are too large for this machine'}"
     if isinstance(error, OSError):
         reason = error.strerror or " ".join(" ".join(map(str, error.args)).split()) or type(error).__name__
-        if "errno = 28" in reason or re.search(r"requested and \d+ written", reason):  # as HDF5 and NumPy say it
+        if "errno = 28" in reason or re.search(r"requested and \d+ written", reason):  # messages of HDF5 and NumPy
             reason = os.strerror(errno.ENOSPC)
         return ": ".join(str(part) for part in (error.filename, reason) if part is not None)
     return _explain_tensorflow(error)
@@ -93,10 +110,27 @@ def _explain_tensorflow(error: Exception) -> str | None:
     return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None
 
 
-@click.group(cls=CommandLine)
-@click.version_option(jobi_tf.__version__, package_name="jobi-tf", message="%(prog)s %(version)s")
+@contextmanager
+def ended_as_interrupted() -> Iterator[None]:
+    """Raises KeyboardInterrupt on SIGTERM, so that a job that a scheduler ends stops like one that a person ends."""
+
+    def interrupt(*signal_and_frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+SETTINGS = cloup.Context.settings(help_option_names=["-h", "--help"], show_default=True)
+
+
+@cloup.group(cls=CommandLine, context_settings=SETTINGS)
+@cloup.version_option(jobi_tf.__version__, package_name="jobi-tf", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Complete knowledge graphs: train, evaluate and ask models that rank the facts a graph does not hold."""
+    """Complete knowledge graphs: train, evaluate and query models that rank the facts that a graph lacks."""
 
 
 def main() -> NoReturn:
@@ -108,7 +142,7 @@ def main() -> NoReturn:
         cli.main(prog_name="jobi-tf")
     except SystemExit as ended:
         if ended.code == INTERRUPTED and "tensorflow" in sys.modules:
-            # TensorFlow's threads may still be at work, and crash while Python takes itself apart.
+            # TensorFlow's threads may still run, and crash while Python shuts down.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(INTERRUPTED)

@@ -1,66 +1,201 @@
-"""Options made from the settings of a training."""
+"""The options that commands share, and the class of commands."""
 
-import types
+import functools
 from collections.abc import Callable
+from pathlib import Path
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 import click
-from pydantic.fields import FieldInfo
+import cloup
 
-from jobi_tf.training.config import TrainConfig
+from jobi_tf.errors import DataError
+
+FOLDER = cloup.dir_path(path_type=Path, exists=True)
+FILE = cloup.file_path(path_type=Path, exists=True)
+OUT_FILE = cloup.file_path(path_type=Path)
+OUT_FOLDER = cloup.dir_path(path_type=Path)
+COUNT = click.IntRange(min=1)
+
+# What users of other libraries type, and the option here; for settings see `jobi_tf.training.config.SYNONYMS`.
+SYNONYMS = {"output": "--out", "run": "--run-dir", "top_k": "-k", "topk": "-k"}
 
 
-def settings_options(command: Callable) -> Callable:
-    """Adds an option for every field of `TrainConfig`; the command takes them as keyword arguments."""
-    for name, field in reversed(TrainConfig.model_fields.items()):
-        command = _option(name, field)(command)
-    return command
+class Command(cloup.Command):
+    """A command that suggests an option for an unknown one, and rejects an option that is given twice.
+
+    Options that collect values, such as `--set`, may be repeated.
+    """
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parses the arguments."""
+        try:
+            _, _, order = self.make_parser(context).parse_args(list(args))
+        except click.NoSuchOption as error:
+            meant = _synonym(error.option_name)
+            if any(meant in parameter.opts for parameter in self.params):
+                message = f"{error.message} Did you mean {meant}?"
+                raise click.NoSuchOption(error.option_name, message, ctx=context) from None
+            raise
+        for option in order:
+            if isinstance(option, click.Option) and not option.multiple and order.count(option) > 1:
+                names = "/".join([*option.opts, *option.secondary_opts])
+                raise click.UsageError(f"Option {names} was given {order.count(option)} times.", context)
+        return super().parse_args(context, args)
 
 
-def _option(name: str, field: FieldInfo) -> Callable:
-    flag, kind = name.replace("_", "-"), _kind(field)
-    description = field.description or ""
-    shown: dict[str, Any] = {
-        "default": None if field.is_required() else field.default,
-        "show_default": True,
-        "help": description[:1].upper() + description[1:],
-    }
-    if kind is bool:
-        return click.option(f"--{flag}/--no-{flag}", name, **shown)
-    metavar = _METAVARS.get(name, {int: "N", float: "X"}.get(kind))
-    return click.option(f"--{flag}", name, type=_type(kind, field), metavar=metavar, **shown)
+def _synonym(flag: str) -> str:
+    from jobi_tf.training import config
+
+    name = flag.lstrip("-").replace("-", "_")
+    return SYNONYMS.get(name) or "--" + config.SYNONYMS.get(name, "").replace("_", "-")
+
+
+class Group(cloup.Group):
+    """A group of commands of that class."""
+
+    command_class = Command
+
+
+def argument_or_option(
+    name: str, flag: str, metavar: str, kind: click.ParamType | type, description: str, required: bool = True
+) -> Callable:
+    """Adds a value that is an argument or an option, as in `evaluate RUN` and `evaluate --run-dir RUN`.
+
+    Args:
+        name: the parameter of the command that gets the value.
+        flag: the option.
+        metavar: what the help calls the value.
+        kind: its type.
+        description: help of the option.
+        required: whether there must be a value.
+    """
+
+    def decorate(command: Callable) -> Callable:
+        @functools.wraps(command)
+        def with_one(*arguments: Any, **values: Any) -> Any:
+            given = [value for value in (values.pop("argument_" + name), values.pop(name)) if value is not None]
+            if len(given) > 1:
+                raise click.UsageError(f"Expected {metavar} or {flag}, got both.")
+            if required and not given:
+                raise click.UsageError(f"Missing {metavar}, which is an argument or the value of {flag}.")
+            return command(*arguments, **values, **{name: given[0] if given else None})
+
+        option = cloup.option(flag, name, type=kind, metavar=metavar, help=description)
+        argument = cloup.argument("argument_" + name, type=kind, metavar=f"[{metavar}]", required=False)
+        return argument(option(with_one))
+
+    return decorate
+
+
+def run_option(required: bool = True) -> Callable:
+    """Adds the argument RUN and the option --run-dir: the folder of a run that is read."""
+    return argument_or_option("run", "--run-dir", "RUN", FOLDER, "Folder of the run.", required)
+
+
+def out_option(description: str, folder: bool = True) -> Callable:
+    """Adds --out: the folder or file that is written."""
+    kind, metavar = (OUT_FOLDER, "DIR") if folder else (OUT_FILE, "FILE")
+    return cloup.option("--out", type=kind, metavar=metavar, help=description)
+
+
+json_option = cloup.option("--json", "as_json", is_flag=True, help="Print JSON.")
+candidates_option = cloup.option(
+    "--candidates", type=FILE, metavar="FILE", help="File with one entity name per line; only these are candidates."
+)
+typed_option = cloup.option(
+    "--typed", is_flag=True, help="Only return entities that training saw on that side of the relation."
+)
+seed_option = cloup.option("--seed", type=click.IntRange(min=0), default=0, help="Random seed.")
+
+
+def _read_token(context: click.Context, parameter: click.Parameter, path: Path | None) -> str | None:
+    if path is None:
+        return None
+    token = path.read_bytes().decode("ascii", "replace").strip()
+    if not token.isascii() or not token.isprintable() or not token or " " in token:
+        raise DataError(f"expected one line with a token of letters, digits and signs in {path}")
+    return token
+
+
+token_option = cloup.option(
+    "--token-file", "token", type=FILE, metavar="FILE", callback=_read_token, help="Holds the token of requests."
+)
+
+# The settings of `jobi_tf.training.config.TrainConfig`, in the groups and the order of `jobi-tf train --help`.
+SETTINGS = {
+    "Data": "dataset split columns header weights",
+    "Model": "model dim joint reciprocal warm_start entity_vectors freeze_entities",
+    "Loss": "loss alpha pair_entities margin adversarial_temperature label_smoothing n3 n3_pair l2 entity_dropout "
+    "relation_dropout relation_prediction",
+    "Negatives": "p negatives negatives_mode chunk filter_negatives",
+    "Optimizer": "optimizer learning_rate batch_size",
+    "Schedule": "schedule epochs eval_every monitor patience",
+    "Run": "run_dir seed checkpoint_every",
+    "Machine": "devices logical_devices",
+}
+GROUPS = {title: cloup.OptionGroup(title) for title in SETTINGS}
+METAVARS = {
+    "split": "SHARES",
+    "columns": "H,R,T",
+    "weights": "COLUMN",
+    "devices": "all|0,1,…",
+    "run_dir": "DIR",
+    "dataset": "NAME|PATH",
+    "warm_start": "RUN",
+    "entity_vectors": "FILE",
+    "checkpoint_every": "N|Nm",
+}
+
+
+def settings_options(*names: str) -> Callable:
+    """Adds an option for every field of `TrainConfig`, or for the named ones, in groups."""
+    from jobi_tf.training.config import TrainConfig
+
+    fields = TrainConfig.model_fields
+
+    titles = {name: title for title, part in SETTINGS.items() for name in part.split()}
+
+    def decorate(command: Callable) -> Callable:
+        for name in reversed(names or list(titles | fields)):
+            group = None if names else GROUPS[titles.get(name, "Run")]
+            command = _setting_option(name, fields[name], group)(command)
+        return command
+
+    return decorate
 
 
 def given(context: click.Context) -> dict[str, Any]:
-    """Returns the settings that stand on the command line, defaults left out."""
+    """Returns the settings that were given on the command line, without defaults."""
+    from jobi_tf.training.config import TrainConfig
+
     names = TrainConfig.model_fields.keys() & context.params.keys()
     source = context.get_parameter_source
     return {name: context.params[name] for name in names if source(name) is click.core.ParameterSource.COMMANDLINE}
 
 
-_METAVARS = {"split": "SHARES", "columns": "H,R,T", "devices": "all|0,1,…", "run_dir": "DIR", "dataset": "NAME|PATH"}
+def _setting_option(name: str, field: Any, group: cloup.OptionGroup | None) -> Callable:
+    flag, description = name.replace("_", "-"), field.description
+    kind = field.annotation
+    if get_origin(kind) is UnionType:
+        kind = next(part for part in get_args(kind) if part is not type(None))
+    shown: dict[str, Any] = {"help": description[:1].upper() + description[1:] + ".", "group": group}
+    shown["default"] = None if field.is_required() else field.default
+    if kind is bool:
+        return cloup.option(f"--{flag}/--no-{flag}", name, **shown)
+    metavar = METAVARS.get(name, {int: "N", float: "X"}.get(kind))
+    return cloup.option(f"--{flag}", name, type=_click_type(kind, field.metadata), metavar=metavar, **shown)
 
 
-def _kind(field: FieldInfo) -> Any:
-    """Returns the type of a setting, without `None` of those that may be left open."""
-    if get_origin(field.annotation) is types.UnionType:
-        return next(kind for kind in get_args(field.annotation) if kind is not type(None))
-    return field.annotation
-
-
-def _type(kind: Any, field: FieldInfo) -> click.ParamType | type:
+def _click_type(kind: Any, rules: list[Any]) -> Any:
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind))
     if kind not in (int, float):
         return kind
     # pydantic keeps each rule of a field as an object with the rule's name as its attribute.
-    rules = {rule: getattr(data, rule) for data in field.metadata for rule in _BOUNDS if hasattr(data, rule)}
-    bounds = {name: value for rule, value in rules.items() for name, value in _BOUNDS[rule](value).items()}
+    bounds: dict[str, Any] = {}
+    for rule in rules:
+        for name, limit in (("ge", "min"), ("gt", "min"), ("le", "max"), ("lt", "max")):
+            if hasattr(rule, name):
+                bounds |= {limit: getattr(rule, name), f"{limit}_open": name in ("gt", "lt")}
     return (click.IntRange if kind is int else click.FloatRange)(**bounds)
-
-
-_BOUNDS: dict[str, Callable[[float], dict[str, Any]]] = {
-    "ge": lambda value: {"min": value},
-    "gt": lambda value: {"min": value, "min_open": True},
-    "le": lambda value: {"max": value},
-}

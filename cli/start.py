@@ -44,6 +44,7 @@ def _import() -> None:
     import keras  # noqa: F401
     import tensorflow as tf
 
+    tf.get_logger().setLevel("ERROR")  # warnings about retracing are of no use to who runs a command
     # Looking for GPUs is what complains about missing drivers; here it does so once.
     tf.config.list_physical_devices("GPU")
 

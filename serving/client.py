@@ -125,7 +125,7 @@ class Client:
         Args:
             head: name of the entity.
             relation: name of the relation.
-            k: number of answers, at most as many as the model was exported for (`jobi-tf export --top-k`).
+            k: number of answers, at most as many as the model was exported for (`jobi-tf export -k`).
             new_only: leave out known facts.
 
         Raises:

@@ -1,7 +1,8 @@
 """All settings of a training run, in one frozen object that is read from and written to YAML."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,21 @@ if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
 
 _FULL = "full-softmax"
+
+# What settings are called in other libraries.
+SYNONYMS = {
+    "lr": "learning_rate",
+    "bs": "batch_size",
+    "batch": "batch_size",
+    "data": "dataset",
+    "embedding_dim": "dim",
+    "neg": "negatives",
+    "num_negatives": "negatives",
+    "num_epochs": "epochs",
+    "max_epochs": "epochs",
+    "scorer": "model",
+    "gpus": "devices",
+}
 
 
 class TrainConfig(BaseModel):
@@ -243,7 +259,22 @@ def read_settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def parse_assignment(text: str) -> tuple[str, Any]:
+def parse_assignments(texts: Iterable[str], flag: str = "--set") -> dict[str, Any]:
+    """Returns the settings of several `key=value`; `flag` says in errors where they were given.
+
+    Raises:
+        UsageError: one is not of that form, or a key is given twice.
+    """
+    settings: dict[str, Any] = {}
+    for text in texts:
+        key, value = parse_assignment(text, flag)
+        if key in settings:
+            raise UsageError(f"expected {flag} {key}=… at most once")
+        settings[key] = value
+    return settings
+
+
+def parse_assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
     """Splits `key=value`, the value being YAML.
 
     Raises:
@@ -251,7 +282,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     """
     key, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"expected KEY=VALUE after --set, got {text!r}")
+        raise UsageError(f"expected KEY=VALUE after {flag}, got {text!r}")
     try:
         return key.strip().replace("-", "_"), yaml.safe_load(value)
     except yaml.YAMLError:
@@ -263,7 +294,8 @@ def _explain(error: ValidationError, config: type[BaseModel]) -> str:
     problem = error.errors()[0]
     name = str(problem["loc"][0])
     if problem["type"] == "extra_forbidden":
-        return f"expected one of the settings {', '.join(config.model_fields)}, got {name!r}"
+        near = [SYNONYMS[name]] if name in SYNONYMS else get_close_matches(name, config.model_fields, n=1)
+        return f"unknown setting {name!r}" + (f"; did you mean {near[0]}?" if near else ": see `jobi-tf train --help`")
     if problem["type"] == "missing":
         return f"expected the setting {name!r}, which is missing"
     if problem["type"] == "string_pattern_mismatch":

@@ -23,7 +23,8 @@ class RunFolder:
     """The files of a run, by name.
 
     `config.yaml`, `environment.json`, `graph/` (vocabulary and triples), `model.keras` (the best weights),
-    `metrics.jsonl` and `metrics.csv` (a row for each epoch), `checkpoints/` (for `--resume`), `logs/` (TensorBoard).
+    `metrics.jsonl` and `metrics.csv` (a row for each epoch), `checkpoints/` (for `--resume`), `logs/` (TensorBoard),
+    `evaluations/` (results of `jobi-tf evaluate`).
     """
 
     path: Path
@@ -52,6 +53,11 @@ class RunFolder:
     def logs(self) -> Path:
         """The logs for TensorBoard."""
         return self.path / "logs"
+
+    @property
+    def evaluations(self) -> Path:
+        """Metrics (`test.json`) and ranks (`test.npz`) of the evaluations."""
+        return self.path / "evaluations"
 
     def checkpoints(self) -> list[Path]:
         """Returns the complete checkpoints, oldest first; each holds `model.keras` and `state.json`."""

@@ -128,7 +128,7 @@ def test_names_with_tabs_are_refused(tmp_path, call):
         (("--columns", "1,2"), 2, "'1,2'"),
         (("--out", "."), 2, "new folder"),
         (("--from", "nowhere.tsv"), 2, "nowhere.tsv"),
-        (("--from", "."), 2, r"got \."),
+        (("--from", "."), 2, r"'\.'"),
         (("--from", "towns.xls"), 2, "towns.xls"),
         (("--from", "bad.tsv"), 1, r"bad.tsv:2: "),
     ],

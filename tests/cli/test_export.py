@@ -5,13 +5,11 @@ import pytest
 import tensorflow as tf
 
 import jobi_tf
-from jobi_tf.cli import export
-from jobi_tf.export.export import DTYPES, TOP_K
 
 
 def test_summary_and_next_command(run, call, tmp_path):
     folder = tmp_path / "versions"
-    rows = {line[:13].strip(): line[13:] for line in call("export", run, folder).stdout.splitlines()}
+    rows = {line[:13].strip(): line[13:] for line in call("export", run, "--out", folder).stdout.splitlines()}
     assert list(rows) == ["written", "tables", "answers", "calibration", "next"]
     assert rows["written"].startswith(f"{folder / '1'}   (")
     fit = json.loads((folder / "1" / "signature.json").read_text())["calibration"]
@@ -27,7 +25,7 @@ def test_summary_and_next_command(run, call, tmp_path):
 def test_every_option(run, call, tmp_path):
     names = tmp_path / "names.txt"
     names.write_text("town 1\ntown 2\ntown 3\n")
-    options = ("--version", 5, "--top-k", 2, "--dtype", "float16", "--candidates", names, "--typed", "--no-warmup")
+    options = ("--version", 5, "-k", 2, "--dtype", "float16", "--candidates", names, "--typed", "--no-warmup")
     rows = {
         line[:13].strip(): line[13:]
         for line in call("export", run, tmp_path / "versions", *options).stdout.splitlines()
@@ -51,19 +49,13 @@ def test_without_tensorflow_serving_api(run, call, tmp_path, monkeypatch):
     assert not (tmp_path / "versions" / "1" / "assets.extra").exists()
 
 
-def test_the_defaults_are_those_of_the_library():
-    options = {option.name: option for option in export.export.params}
-    assert tuple(options["dtype"].type.choices) == DTYPES
-    assert options["top_k"].default == TOP_K
-
-
 @pytest.mark.parametrize(
     ("options", "status", "named"),
     [
         (("--version", 0), 2, "got 0"),
-        (("--top-k", 1001), 2, "got 1001"),
+        (("-k", 1001), 2, "got 1001"),
         (("--dtype", "int8"), 2, "int8"),
-        (("--candidates", "nowhere.txt"), 1, "nowhere.txt"),
+        (("--candidates", "nowhere.txt"), 2, "nowhere.txt"),
         (("--typed", "--typed"), 2, "--typed"),
     ],
 )
@@ -77,4 +69,4 @@ def test_not_a_run_and_not_a_folder(run, call, tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
     assert str(path) in call("export", run, path, status=2).stderr
-    assert call("export", run, path / "x", status=1).stderr.count("\n") == 1
+    assert str(path) in call("export", run, path / "x", status=1).stderr

@@ -57,8 +57,8 @@ def test_table(run, url, call):
 def test_files(run, url, call, tmp_path):
     source, here, there = tmp_path / "queries.tsv", tmp_path / "here.tsv", tmp_path / "there.tsv"
     source.write_text("town 1\tnear\t?\n?\tnorth of\ttown 2\ntown 1\tnear\t?\n")
-    call("predict", run, "--input", source, "--output", here, "-k", 2)
-    call("predict", "--server", url, "--model", "towns", "--input", source, "--output", there, "-k", 2)
+    call("predict", run, "--input", source, "--out", here, "-k", 2)
+    call("predict", "--server", url, "--model", "towns", "--input", source, "--out", there, "-k", 2)
     mine, theirs = ([line.split("\t") for line in path.read_text().splitlines()] for path in (here, there))
     assert theirs[0] == [*mine[0], "probability"]
     assert len(theirs) == len(mine) == 1 + 6
@@ -107,7 +107,7 @@ def test_unknown_names_of_a_file(url, call, tmp_path):
     source, target = tmp_path / "queries.tsv", tmp_path / "answers.tsv"
     source.write_text("town 1\tnear\t?\ntwon 1\tnear\t?\n")
     target.write_text("mine")
-    said = call("predict", "--server", url, "--input", source, "--output", target, status=1).stderr
+    said = call("predict", "--server", url, "--input", source, "--out", target, status=1).stderr
     assert "entity: twon 1" in said
     assert target.read_text() == "mine"
 
@@ -125,23 +125,25 @@ def test_wrong_servers(server, url):
 @pytest.mark.parametrize(
     ("options", "status", "word"),
     [
-        (["RUN", "--server", "http://x", *QUERY], 2, "--server"),
+        (["--run-dir", ".", "--server", "http://x", *QUERY], 2, "--server"),
         ([*QUERY], 2, "--server"),
         (["--server", "URL", "--typed", *QUERY], 2, "--typed"),
         (["--server", "URL", "-k", TOP_K + 1, *QUERY], 2, str(TOP_K)),
         (["--server", "URL", "--model", "nope", *QUERY], 1, "nope"),
         (["RUN", "--model", "x", *QUERY], 2, "--model"),
-        (["RUN", "--token-file", "x", *QUERY], 2, "--token-file"),
-        (["RUN", "--certificate", "x", *QUERY], 2, "--certificate"),
+        (["RUN", "--token-file", "TOKEN", *QUERY], 2, "--token-file"),
+        (["RUN", "--certificate", __file__, *QUERY], 2, "--certificate"),
         (["--server", "here", *QUERY], 2, "'here'"),
         (["--server", "grpc://127.0.0.1:1", *QUERY], 2, "grpc://127.0.0.1:1"),
-        (["--server", "http://x", "--token-file", "nowhere", *QUERY], 1, "nowhere"),
-        (["--server", "https://x", "--certificate", "nowhere", *QUERY], 1, "nowhere"),
+        (["--server", "http://x", "--token-file", "nowhere", *QUERY], 2, "nowhere"),
+        (["--server", "https://x", "--certificate", "nowhere", *QUERY], 2, "nowhere"),
         (["--server", "http://x"], 2, "--relation"),
     ],
 )
-def test_what_cannot_work(url, call, options, status, word):
-    assert word in call("predict", *[url if option == "URL" else option for option in options], status=status).stderr
+def test_what_cannot_work(run, url, call, tmp_path, options, status, word):
+    places = {"URL": url, "RUN": run, "TOKEN": tmp_path / "token"}
+    places["TOKEN"].write_text("secret")
+    assert word in call("predict", *[places.get(option, option) for option in options], status=status).stderr
 
 
 def test_needs_no_tensorflow(url):

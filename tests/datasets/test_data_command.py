@@ -3,7 +3,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from jobi_tf.cli.data import data
+from jobi_tf.cli.commands.data import data
 from jobi_tf.datasets.catalogue import DATASETS
 from jobi_tf.errors import DataError, UsageError
 
@@ -39,7 +39,7 @@ def test_list_says_what_is_at_hand(tiny, monkeypatch):
 def test_prepare_says_where(tiny, home):
     first = run("prepare", "umls", "--archive", str(tiny[1]))
     assert all(words in first for words in ("4 entities", "2 relations", "3 train", f"{home}/graphs/umls"))
-    assert f"already kept in {home}/graphs/umls" in run("prepare", "umls")
+    assert f"already in {home}/graphs/umls" in run("prepare", "umls")
 
 
 def test_prepare_one_file(tmp_path):

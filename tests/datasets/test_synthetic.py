@@ -3,7 +3,7 @@ import pytest
 from click.testing import CliRunner
 
 import jobi_tf
-from jobi_tf.cli.data import data
+from jobi_tf.cli.commands.data import data
 from jobi_tf.datasets.synthetic import synthesize
 from jobi_tf.errors import UsageError
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import jobi_tf
-from jobi_tf.cli.report import report as command
+from jobi_tf.cli.commands.report import report as command
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences
 from jobi_tf.data.vocabulary import Vocabulary

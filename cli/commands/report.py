@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from .command import Command
-from .start import start_tensorflow
+from ..options import Command
+from ..start import start_tensorflow
 
 
 @click.command(cls=Command)

@@ -1,20 +1,36 @@
-"""Tables on stdout."""
+"""What the commands print: tables on stdout, progress on stderr."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Column, Table
+    from rich.table import Column
+
+
+def print_json(value: Any, indent: int | None = None) -> None:
+    """Prints a value as JSON."""
+    click.echo(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False))
+
+
+def warn(sentence: object) -> None:
+    """Prints a warning on stderr."""
+    click.echo(f"Warning: {sentence}", err=True)
+
+
+def counts(values: Mapping[str, int]) -> str:
+    """Returns numbers by name in one line, such as `272,115 train, 17,535 valid`."""
+    return ", ".join(f"{count:,} {name}" for name, count in values.items())
 
 
 def print_table(columns: Sequence["str | Column"], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Prints a table: with rules on a terminal, as aligned plain text elsewhere.
+    """Prints a table: with rules on a terminal, as aligned plain text with lines of any length elsewhere.
 
     Args:
-        columns: headers; columns but the first are aligned to the right unless they come as `rich.table.Column`.
+        columns: headers; columns but the first are aligned to the right unless they come as `rich.table.Column`, whose
+            cells are wrapped where a terminal is too narrow.
         rows: cells, printed as they are.
         title: a line above.
     """
@@ -34,16 +50,10 @@ def print_table(columns: Sequence["str | Column"], rows: Sequence[Sequence[str]]
         table.add_row(*map(Text, row))
     if title:
         console.print(title, style="bold", soft_wrap=True)
-    print_whole(table, console)
-
-
-def print_whole(table: "Table", console: "Console") -> None:
-    """Prints a table as it is on a terminal; elsewhere as plain text, without rules, lines as long as they need."""
     if console.is_terminal:
         console.print(table)
         return
-    table.box = None
-    console.width = 100_000  # a pipe has no width, and cut names are of no use to who reads it
+    console.width = 100_000  # a pipe has no width
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():

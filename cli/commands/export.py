@@ -2,12 +2,14 @@
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+import cloup
 
-from .command import Command
-from .start import start_tensorflow
+from ..console import warn
+from ..options import OUT_FOLDER, Command, argument_or_option, candidates_option, run_option, typed_option
+from ..start import start_tensorflow
 
 if TYPE_CHECKING:
     from jobi_tf.export import Exported
@@ -15,35 +17,20 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "float16")
 
 
-@click.command(cls=Command)
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--version", type=int, metavar="N", help="Version number  [default: the next one]")
-@click.option(
-    "--top-k", type=int, default=100, show_default=True, metavar="K", help="Greatest number of answers per query."
-)
-@click.option(
-    "--candidates",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="File with one entity name per line; only these are returned as answers.",
-)
-@click.option("--typed", is_flag=True, help="Only return entities that training saw on that side of the relation.")
-@click.option(
-    "--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Type of the stored embeddings."
-)
-@click.option("--no-warmup", is_flag=True, help="Do not write warm-up requests for the server.")
-def export(
-    run: Path,
-    folder: Path,
-    version: int | None,
-    top_k: int,
-    candidates: Path | None,
-    typed: bool,
-    dtype: str,
-    no_warmup: bool,
-) -> None:
+@cloup.command(cls=Command)
+@run_option()
+@argument_or_option("out", "--out", "DIR", OUT_FOLDER, "Folder that gets a folder for the version.")
+@cloup.option("--version", type=int, metavar="N", help="Version number  [default: the next one]")
+@cloup.option("-k", "top_k", type=int, default=100, metavar="K", help="Greatest number of answers to a query.")
+@candidates_option
+@typed_option
+@cloup.option("--dtype", type=click.Choice(DTYPES), default="float32", help="Type of the stored embeddings.")
+@cloup.option("--warmup/--no-warmup", default=True, help="Write warm-up requests for the server.")
+def export(run: Path, out: Path, **options: Any) -> None:
     """Export the run in RUN as a SavedModel in DIR/<version>.
+
+    \b
+      jobi-tf export runs/world --out exports/world
 
     TensorFlow Serving, C++ and Python load the export without jobi-tf and query it by name. Its MODEL_CARD.md
     describes the model, its quality and its signatures, with example requests.
@@ -53,10 +40,10 @@ def export(
     from jobi_tf.export import export_run
 
     with warnings.catch_warnings(record=True) as caught:
-        exported = export_run(load_run(run), folder, version, top_k, dtype, candidates, typed, warmup=not no_warmup)
-    _print(exported, folder)
+        exported = export_run(load_run(run), out, **options)
+    _print(exported, out)
     for text in (*exported.calibration.warnings(), *(x.message for x in caught if issubclass(x.category, UserWarning))):
-        click.echo(f"Warning: {text}", err=True)
+        warn(text)
 
 
 def _print(exported: "Exported", folder: Path) -> None:
@@ -79,10 +66,7 @@ def _print(exported: "Exported", folder: Path) -> None:
         click.echo(f"{name:13}{value}")
 
 
-def _size(size: int) -> str:
-    number = float(size)
-    for unit in ("bytes", "kB", "MB"):
-        if number < 1000:
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:.3g} GB"
+def _size(size: float) -> str:
+    from rich.filesize import decimal
+
+    return decimal(int(size))

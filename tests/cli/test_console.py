@@ -1,4 +1,4 @@
-from jobi_tf.cli.show import print_table
+from jobi_tf.cli.console import print_table
 
 
 def test_a_pipe_gets_whole_cells_however_long(capsys):

@@ -12,11 +12,10 @@ from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.training.config import parse_assignment
 
-from .command import Command
-from .job_display import JobDisplay
-from .main import INTERRUPTED
-from .show import print_table
-from .signals import ended_as_interrupted
+from ..console import print_table
+from ..job_display import JobDisplay
+from ..main import INTERRUPTED, ended_as_interrupted
+from ..options import Command
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

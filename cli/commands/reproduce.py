@@ -12,11 +12,10 @@ from rich.table import Column
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
-from .command import Command
-from .job_display import JobDisplay
-from .main import INTERRUPTED
-from .show import print_table
-from .signals import ended_as_interrupted
+from ..console import print_table
+from ..job_display import JobDisplay
+from ..main import INTERRUPTED, ended_as_interrupted
+from ..options import Command
 
 if TYPE_CHECKING:
     from jobi_tf.jobs import Epoch

@@ -1,0 +1,266 @@
+"""`jobi-tf data`."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import cloup
+
+from jobi_tf.errors import UsageError
+
+from ..console import counts, print_json, print_table
+from ..main import ended_as_interrupted
+from ..options import (
+    COUNT,
+    FILE,
+    Group,
+    argument_or_option,
+    given,
+    json_option,
+    out_option,
+    seed_option,
+    settings_options,
+)
+
+if TYPE_CHECKING:
+    from jobi_tf.data.graph import Graph
+    from jobi_tf.datasets import Prepared
+    from jobi_tf.datasets.check import Report
+    from jobi_tf.datasets.statistics import Statistics
+
+_RELATION_PAIRS = 20  # rows of a table
+_ROUNDS = 20
+
+
+@cloup.group(cls=Group)
+def data() -> None:
+    """List, prepare, check, build and generate data sets.
+
+    A data set is a name that `jobi-tf data list` shows, or a folder with train, valid and test (.tsv, .txt, .csv, each
+    also .gz), or one such file with --split.
+    """
+
+
+def _dataset_options(command: Callable) -> Callable:
+    """Adds the data set and the options of its files."""
+    archive = cloup.option("--archive", type=FILE, metavar="FILE", help="Archive of a named data set; not downloaded.")
+    description = "Name of a data set, or a folder or file of triples."
+    dataset = argument_or_option("dataset", "--dataset", "NAME|PATH", str, description)
+    files = settings_options("split", "columns", "header", "weights", "seed")
+    return dataset(archive(files(click.pass_context(command))))
+
+
+def _prepare(context: click.Context, dataset: str, archive: Path | None) -> "Prepared":
+    from jobi_tf.datasets import prepare
+
+    options = given(context)
+    options.pop("dataset", None)
+    if "seed" in options and "split" not in options:
+        raise UsageError("--seed is the seed of a random split: it needs --split")
+    if "columns" in options:
+        options["columns"] = options["columns"].split(",")
+    return prepare(dataset, archive=archive, **options)
+
+
+@data.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the data sets that have a name."""
+    from rich.table import Column
+
+    from jobi_tf.datasets.listing import listing
+
+    entries = listing()
+    if as_json:
+        print_json([asdict(entry) for entry in entries], indent=2)
+        return
+    rows = [
+        (x.name, *(f"{count:,}" for count in (x.entities, x.relations, *x.triples.values())), x.state, x.description)
+        for x in entries
+    ]
+    numbers = ("entities", "relations", "train", "valid", "test")
+    print_table(("name", *numbers, Column("state"), Column("description")), rows)
+
+
+@data.command()
+@_dataset_options
+def prepare(context: click.Context, dataset: str, archive: Path | None, **options: Any) -> None:
+    """Read a data set and keep it in the cache, ready for training."""
+    prepared = _prepare(context, dataset, archive)
+    graph = prepared.graph
+    click.echo(f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations; {_splits(graph)}")
+    click.echo(f"{'already in' if prepared.cached else 'written to'} {prepared.folder}")
+
+
+def _splits(graph: "Graph") -> str:
+    return f"{counts({split: len(triples) for split, triples in graph.splits.items()})} triples"
+
+
+@data.command()
+@_dataset_options
+@json_option
+def stats(context: click.Context, dataset: str, archive: Path | None, as_json: bool, **options: Any) -> None:
+    """Count entities, degrees and categories of relations; --json adds the statistics of each relation."""
+    from jobi_tf.datasets.statistics import statistics
+
+    result = statistics(_prepare(context, dataset, archive).graph)
+    print_json(asdict(result), indent=2) if as_json else _print_statistics(result)
+
+
+def _print_statistics(result: "Statistics") -> None:
+    sizes = {"entities": result.entities, "relations": result.relations}
+    sizes |= {f"triples in {split}": count for split, count in result.triples.items()}
+    print_table(("", "number"), [(name, f"{count:,}") for name, count in sizes.items()], title=result.name)
+    click.echo()
+    spreads = {
+        "triples of an entity": result.degree,
+        "distinct heads of a relation": result.heads,
+        "distinct tails of a relation": result.tails,
+    }
+    rows = [(name, f"{x.mean:,.1f}", f"{x.median:,.1f}", f"{x.max:,}") for name, x in spreads.items()]
+    print_table(("in training", "mean", "median", "max"), rows)
+    click.echo()
+    kinds = [
+        (kind, f"{row['relations']:,}", *(f"{row[split]:.1%}" for split in result.triples))
+        for kind, row in result.categories.items()
+    ]
+    print_table(("heads-tails", "relations", *(f"triples in {split}" for split in result.triples)), kinds)
+
+
+_SHARE = click.FloatRange(0, 1, min_open=True)
+
+
+@data.command()
+@_dataset_options
+@cloup.option(
+    "--threshold", type=_SHARE, default=0.8, help="Share of common entity pairs that relations are listed from."
+)
+@cloup.option("--min-support", type=COUNT, default=10, help="Number of common pairs that relations are listed from.")
+@json_option
+@cloup.option("--strict", is_flag=True, help="Exit with status 1 if anything is found.")
+def check(
+    context: click.Context,
+    dataset: str,
+    archive: Path | None,
+    threshold: float,
+    min_support: int,
+    as_json: bool,
+    strict: bool,
+    **options: Any,
+) -> None:
+    """Find repeated triples, names unseen in training, and leaked answers."""
+    from jobi_tf.datasets.check import check as check_graph
+
+    report = check_graph(_prepare(context, dataset, archive).graph, threshold=threshold, min_support=min_support)
+    print_json({**asdict(report), "clean": report.clean}, indent=2) if as_json else _print_report(report)
+    if strict and not report.clean:
+        context.exit(1)
+
+
+def _print_report(report: "Report") -> None:
+    from rich.table import Column
+
+    rows = []
+    for x in report.findings:
+        share, example = f"{x.count / x.total:.2%}" if x.count else "", x.examples[0] if x.examples else ""
+        rows.append((x.check, x.where, f"{x.count:,}", f"{x.total:,}", share, example))
+    columns = ("check", Column("split"), "found", "of", "share", Column("for example"))
+    print_table(columns, rows, title=f"Checks of {report.name}")
+    if not report.relation_pairs:
+        return
+    click.echo()
+    pairs = [
+        (
+            x.relation,
+            x.kind,
+            x.other if x.other != x.relation else "itself",
+            f"{x.share:.1%}",
+            f"{x.share_of_other:.1%}",
+            f"{x.support:,}",
+            x.example,
+        )
+        for x in report.relation_pairs[:_RELATION_PAIRS]
+    ]
+    text = [Column(name) for name in ("relation", "is", "other relation", "for example")]
+    title = f"Relations with {report.threshold:.0%} or more of their entity pairs also linked by another relation"
+    print_table((*text[:3], "share", "of the other", "pairs", text[3]), pairs, title)
+    if len(report.relation_pairs) > _RELATION_PAIRS:
+        click.echo(f"and {len(report.relation_pairs) - _RELATION_PAIRS:,} more; --json lists all")
+
+
+@data.command()
+@cloup.option("--entities", type=click.IntRange(min=16), required=True, help="Number of entities.")
+@cloup.option("--relations", type=COUNT, required=True, help="Number of relations.")
+@cloup.option("--triples", type=COUNT, required=True, help="Number of triples over all splits.")
+@seed_option
+@out_option("Folder to write  [default: synthetic-E-R-T-SEED]")
+def synthesize(entities: int, relations: int, triples: int, seed: int, out: Path | None) -> None:
+    """Generate a graph of any size, with types, hubs and rules to learn."""
+    from jobi_tf.datasets.synthetic import synthesize as generate
+    from jobi_tf.datasets.writing import require_new, write_text
+
+    folder = out or Path(f"synthetic-{entities}-{relations}-{triples}-{seed}")
+    require_new(folder)
+    graph = generate(entities, relations, triples, seed)
+    write_text(graph, folder)
+    click.echo(f"{_splits(graph)} in {folder}; train on them with --dataset {folder}")
+
+
+class _Size(click.ParamType):
+    """A whole number, or a share."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> int | float:
+        try:
+            return int(value) if str(value).isdecimal() else float(value)
+        except ValueError:
+            self.fail(f"expected a number of triples or a share between 0 and 1, got {value!r}", param, context)
+
+
+@data.command()
+@cloup.option(
+    "--from",
+    "files",
+    type=FILE,
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="File of triples: .tsv, .txt (with tabs) or .csv, each also .gz; may be repeated.",
+)
+@cloup.option("--min-triples", type=COUNT, default=5, help="Leave out entities in fewer triples, repeatedly.")
+@cloup.option("--valid", type=_Size(), metavar="N|SHARE", help="Validation triples  [default: 0.01, at most 5000]")
+@cloup.option("--test", type=_Size(), metavar="N|SHARE", help="Test triples  [default: 0.01, at most 5000]")
+@seed_option
+@settings_options("columns", "header")
+@out_option("Folder to write  [default: NAME-minN]")
+def build(
+    files: tuple[Path, ...],
+    min_triples: int,
+    valid: int | float | None,
+    test: int | float | None,
+    seed: int,
+    columns: str | None,
+    header: bool | None,
+    out: Path | None,
+) -> None:
+    """Build a data set from files of triples: no repeats, no rare entities, three splits.
+
+    The recipe of FB1.9M. Every entity and relation of valid and test occurs in train.
+    """
+    from jobi_tf.datasets.build import Recipe, build_files
+
+    recipe = Recipe(min_triples, valid, test, seed)
+    folder = out or Path(f"{files[0].name.split('.')[0]}-min{min_triples}")
+    fields = None if columns is None else columns.split(",")
+    with ended_as_interrupted():
+        report = build_files(files, folder, recipe, fields, header, progress=partial(click.echo, err=True))
+    rows = [(x.name, f"{x.entities:,}", f"{x.relations:,}", f"{x.triples:,}") for x in report.steps]
+    if len(rows) > _ROUNDS + 3:  # beside the rounds: what was read, what is distinct, and what was kept
+        rows[2 + _ROUNDS : -1] = [("…", "", "", f"({len(rows) - _ROUNDS - 3} more)")]
+    rows += [(f"in {split}", "", "", f"{count:,}") for split, count in report.splits.items()]
+    print_table(("", "entities", "relations", "triples"), rows)
+    click.echo(f"{counts(report.splits)} triples in {folder}; train on them with --dataset {folder}")

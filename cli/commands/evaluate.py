@@ -1,0 +1,118 @@
+"""`jobi-tf evaluate`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import cloup
+
+from jobi_tf.errors import UsageError
+from jobi_tf.evaluation.metrics import METRICS, TIES
+
+from ..console import print_json, print_table, warn
+from ..options import COUNT, Command, candidates_option, json_option, run_option, settings_options
+from ..start import start_tensorflow
+
+if TYPE_CHECKING:
+    from jobi_tf.evaluation.evaluate import Evaluation
+
+SPLITS = ("test", "valid", "train")
+SIDES = ("both", "head", "tail")
+WARN_OF_TIES = 0.01  # of MRR
+
+
+@cloup.command(cls=Command)
+@run_option()
+@cloup.option("--split", type=click.Choice(SPLITS), default="test", help="Triples to rank.")
+@cloup.option("--side", type=click.Choice(SIDES), default="both", help="Entity that is sought.")
+@cloup.option("--ties", type=click.Choice(TIES), default="realistic", help="Rule for equal scores.")
+@cloup.option("--by-relation", is_flag=True, help="Also print the metrics of each relation.")
+@cloup.option("--raw", is_flag=True, help="Keep other true answers as candidates.")
+@cloup.option("--filter-with-test", is_flag=True, help="Filter ranks of valid or train with test triples too.")
+@candidates_option
+@json_option
+@cloup.option("--memory-budget", type=COUNT, metavar="MB", default=512, help="Memory for the scores of a block.")
+@settings_options("devices", "logical_devices")
+def evaluate(
+    run: Path,
+    split: str,
+    side: str,
+    ties: str,
+    by_relation: bool,
+    raw: bool,
+    filter_with_test: bool,
+    candidates: Path | None,
+    as_json: bool,
+    memory_budget: int,
+    devices: str,
+    logical_devices: int,
+) -> None:
+    """Rank every triple of a split among all entities, and print the metrics.
+
+    \b
+      jobi-tf evaluate runs/world
+      jobi-tf evaluate runs/world --split valid --by-relation
+
+    RUN is the folder of a run, which keeps the result in evaluations/, as test.json for instance, or test-raw.json.
+    Ranks are filtered: other true answers of train and valid, and of test when test is ranked, are no candidates.
+    """
+    if filter_with_test and (raw or split == "test"):
+        reason = "--raw filters nothing" if raw else "ranks of test are always filtered with test"
+        raise UsageError(f"--filter-with-test has no effect here: {reason}; remove it")
+    from jobi_tf.training.config import TrainConfig
+
+    TrainConfig.create({"dataset": "any", "devices": devices}, "--devices")
+    start_tensorflow()
+    from jobi_tf import evaluate as rank
+    from jobi_tf import load_run
+    from jobi_tf.training.bars import Bar
+    from jobi_tf.training.devices import strategy_for
+    from jobi_tf.training.runs import evaluation_name, store_evaluation
+
+    with strategy_for(devices, logical_devices).scope():
+        trained = load_run(run)
+        graph = trained.graph
+        filter_with = ("train", "valid", "test") if filter_with_test else None
+        allowed = None if candidates is None else graph.entities.ids_in_file(candidates)
+        options: dict[str, Any] = {"raw": raw, "filter_with": filter_with, "candidates": allowed}
+        with Bar(len(graph.split(split)) * (2 if side == "both" else 1), "ranks", "ranking") as bar:
+            evaluation = rank(
+                trained, None, split, side, memory_budget=memory_budget * 2**20, progress=bar.advance, **options
+            )
+    result = evaluation.to_dict(ties)
+    if by_relation:
+        rows = evaluation.by_relation(ties).items()
+        result["by_relation"] = [{"relation": graph.relations[relation], **row} for relation, row in rows]
+    if as_json:
+        print_json(result)
+    else:
+        among = f"{graph.num_entities:,} entities" if allowed is None else f"{len(allowed):,} candidates"
+        _print(evaluation, result, f"{graph.name}, {split} split, {'raw' if raw else 'filtered'} ranks among {among}")
+    if (gap := evaluation.ties_gap()) > WARN_OF_TIES:
+        warn(f"equal scores decide {gap:.1%} of MRR: see --ties optimistic and pessimistic")
+    variants = {"raw": raw, "filter_with_test": filter_with_test, "candidates": candidates is not None}
+    try:
+        path = store_evaluation(run, evaluation_name(split, side, ties, **variants), evaluation, result)
+        click.echo(f"written to {path}", err=True)
+    except OSError as error:
+        warn(f"the result cannot be written: {error.filename}: {error.strerror}")
+
+
+def _print(evaluation: "Evaluation", result: dict[str, Any], title: str) -> None:
+    sides = {"both": result} if len(evaluation.ranks) > 1 else {}
+    sides |= {side: result[side] for side in evaluation.ranks}
+    print_table(["side", *METRICS.values()], [[side, *_cells(row)] for side, row in sides.items()], title)
+    unseen = result["unseen_triples"]
+    of_them = f", {unseen:,} of them with names unseen in training" if unseen else ""
+    rate = result["triples_per_second"]
+    click.echo(f"{result['triples']:,} triples{of_them}; ties {result['ties']}; {rate:,.0f} triples/s")
+    if rows := result.get("by_relation"):
+        from rich.table import Column
+
+        click.echo()
+        cells = [[row["relation"], f"{row['triples']:,.0f}", *_cells(row)] for row in rows]
+        print_table([Column("relation"), "triples", *METRICS.values()], cells)
+
+
+def _cells(row: dict[str, float]) -> list[str]:
+    return [f"{row[name]:,.1f}" if name == "mean_rank" else f"{row[name]:.4f}" for name in METRICS]

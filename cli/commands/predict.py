@@ -1,0 +1,308 @@
+"""`jobi-tf predict`."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import click
+import cloup
+
+from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.files import written_beside
+
+from ..console import print_json, print_table
+from ..options import (
+    COUNT,
+    FILE,
+    Command,
+    candidates_option,
+    json_option,
+    out_option,
+    run_option,
+    token_option,
+    typed_option,
+)
+from ..start import start_tensorflow
+
+SIDES = ("head", "tail")
+COLUMNS = ("head", "relation", "tail", "score", "known", "rank")
+ANSWERS = 10  # to a query, by default
+QUERIES_AT_A_TIME = 4096
+STREAM = Path("-")
+Answer = dict[str, Any]
+
+
+class Query(NamedTuple):
+    """A relation with one known entity; `side` is the one that is sought, 0 for head and 1 for tail."""
+
+    side: int
+    entity: str
+    relation: str
+
+    def triple(self, answer: str) -> tuple[str, str, str]:
+        """Returns head, relation and tail, with `answer` for the entity that is sought."""
+        head, tail = (self.entity, answer) if self.side else (answer, self.entity)
+        return head, self.relation, tail
+
+
+@cloup.command(cls=Command)
+@run_option(required=False)
+@cloup.option_group(
+    "One query",
+    cloup.option("--head", help="The known head; its tails are sought."),
+    cloup.option("--relation", help="The relation."),
+    cloup.option("--tail", help="The known tail; its heads are sought."),
+    json_option,
+)
+@cloup.option_group(
+    "A file of queries",
+    cloup.option(
+        "--input",
+        "source",
+        type=cloup.file_path(path_type=Path, exists=True, allow_dash=True),
+        metavar="FILE",
+        help="Lines of head TAB relation TAB tail, with ? for the entity that is sought; - is stdin.",
+    ),
+    out_option("TSV file of the answers  [default: stdout]", folder=False),
+)
+@cloup.option_group(
+    "Answers",
+    cloup.option("-k", type=COUNT, metavar="K", help=f"Number of answers to a query  [default: {ANSWERS}]"),
+    cloup.option("--new-only", is_flag=True, help="Leave out answers that are known facts."),
+    candidates_option,
+    typed_option,
+)
+@cloup.option_group(
+    "Server",
+    cloup.option("--server", metavar="URL", help="Query a server instead of RUN: http://HOST:PORT."),
+    cloup.option("--model", help="Name of the model on the server  [default: that of `jobi-tf serve`]"),
+    token_option,
+    cloup.option("--certificate", type=FILE, metavar="FILE", help="Certificates to trust, for https."),
+)
+def predict(
+    run: Path | None,
+    head: str | None,
+    relation: str | None,
+    tail: str | None,
+    as_json: bool,
+    source: Path | None,
+    out: Path | None,
+    k: int | None,
+    new_only: bool,
+    candidates: Path | None,
+    typed: bool,
+    server: str | None,
+    model: str | None,
+    token: str | None,
+    certificate: Path | None,
+) -> None:
+    """Find the best answers to one query, or to a file of them.
+
+    \b
+      jobi-tf predict runs/world --head Switzerland --relation official_language -k 5
+      jobi-tf predict runs/world --input queries.tsv --out answers.tsv
+
+    RUN is the folder of a run; with --server a running server is queried instead. One query is --relation with --head
+    or --tail; with both, the triple is scored and, by a run, ranked. Known facts are those of train, valid and test.
+    Scores compare answers to one query; they are no probabilities, which a server gives as well.
+    """
+    if (run is None) == (server is None):
+        raise UsageError("expected RUN or --server, got " + ("neither" if run is None else "both"))
+    query = {"--head": head, "--relation": relation, "--tail": tail, "--json": as_json}
+    if server is None:
+        _reject("--server", "is missing", {"--model": model, "--token-file": token, "--certificate": certificate})
+    else:
+        _reject(
+            "RUN", "is needed: a server has what `jobi-tf export` got", {"--candidates": candidates, "--typed": typed}
+        )
+    if source is not None:
+        _reject("a single query", "excludes --input", query)
+    else:
+        _reject("--input", "is missing", {"--out": out})
+        if relation is None or (head is None and tail is None):
+            raise UsageError("expected --relation with --head or --tail, or --input with a file of queries")
+        if head is not None and tail is not None:
+            options = {"-k": k, "--new-only": new_only, "--typed": typed, "--candidates": candidates}
+            _reject("a query", "has only one of --head and --tail", options)
+    with ExitStack() as stack:
+        if server is not None:
+            from jobi_tf.serving.client import Client
+
+            client = stack.enter_context(Client(server, model, token=token, certificate=certificate))
+        answering = _Run(run, typed, candidates) if run else _Server(client, server)
+        if source is not None:
+            _predict_file(answering, source, out or STREAM, k or ANSWERS, new_only)
+        elif head is not None and tail is not None:
+            _print_score(answering, (head, relation or "", tail), as_json)
+        else:
+            one = Query(1, head, relation or "") if head is not None else Query(0, tail or "", relation or "")
+            _print_answers(answering, one, answering.answers(one.side, [one], k or ANSWERS, new_only)[0], as_json)
+
+
+def _reject(needed: str, reason: str, options: dict[str, Any]) -> None:
+    if given := [name for name, value in options.items() if value]:
+        raise UsageError(f"{given[0]} is for {needed}, which {reason}")
+
+
+class _Run:
+    """A run that answers queries; an answer has `entity`, `score`, `known` and `split`."""
+
+    served = False
+
+    def __init__(self, path: Path, typed: bool, candidates: Path | None):
+        start_tensorflow()
+        from jobi_tf import load_run
+
+        self._run, self._typed = load_run(path), typed
+        self.name = self._run.graph.name
+        entities = self._run.graph.entities
+        self._candidates = None if candidates is None else [entities[i] for i in entities.ids_in_file(candidates)]
+
+    def check(self, query: Query) -> None:
+        """Raises a DataError for a name that the graph does not hold."""
+        self._run.graph.relations.id(query.relation)
+        self._run.graph.entities.id(query.entity)
+
+    def answers(self, side: int, queries: Sequence[Query], k: int, new_only: bool) -> list[list[Answer]]:
+        """Returns the best answers to queries for one side."""
+        pairs = [(query.entity, query.relation) for query in queries]
+        tables = self._run.answers(side, pairs, k, new_only, self._typed, self._candidates)
+        return [[answer._asdict() for answer in table] for table in tables]
+
+    def score(self, triple: tuple[str, str, str]) -> dict[str, Any]:
+        """Returns score, filtered ranks and whether the triple is known."""
+        from jobi_tf import evaluate
+
+        graph = self._run.graph
+        evaluation = evaluate(self._run, triples=[triple])
+        ranks = {f"{side}_rank": float(ranks.ranks()[0]) for side, ranks in evaluation.ranks.items()}
+        known = any(bool((split == evaluation.triples).all(1).any()) for split in graph.splits.values())
+        return {"score": float(self._run.score([triple])[0]), "known": known, **ranks, "entities": graph.num_entities}
+
+
+class _Server:
+    """A server that answers queries; an answer has `entity`, `score`, `probability` and `known`."""
+
+    served = True
+
+    def __init__(self, client: Any, url: str | None):
+        self._client, self.name = client, f"{client.model} at {url}"
+
+    def check(self, query: Query) -> None:
+        """Does nothing: the client reports unknown names."""
+
+    def answers(self, side: int, queries: Sequence[Query], k: int, new_only: bool) -> list[list[Answer]]:
+        """Returns the best answers to queries for one side."""
+        if side:
+            found = self._client.tails_of([(query.entity, query.relation) for query in queries], k, new_only)
+        else:
+            found = self._client.heads_of([(query.relation, query.entity) for query in queries], k, new_only)
+        return [[dict(zip(("entity", "score", "probability", "known"), x, strict=True)) for x in row] for row in found]
+
+    def score(self, triple: tuple[str, str, str]) -> dict[str, Any]:
+        """Returns score and probability."""
+        scores = self._client.score([triple])
+        if not scores.known[0]:
+            head, relation, tail = triple
+            unknown = [
+                name
+                for name, known in zip((head, tail), self._client.embed([head, tail]).known, strict=True)
+                if not known
+            ]
+            raise DataError(f"unknown entity: {unknown[0]}" if unknown else f"unknown relation: {relation}")
+        return {"score": float(scores.score[0]), "probability": float(scores.probability[0])}
+
+
+def _print_answers(model: _Run | _Server, query: Query, answers: list[Answer], as_json: bool) -> None:
+    if as_json:
+        names = [name or None for name in query.triple("")]
+        rows = [{"rank": rank, **answer} for rank, answer in enumerate(answers, 1)]
+        print_json({**dict(zip(("head", "relation", "tail"), names, strict=True)), "answers": rows})
+        return
+    from rich.table import Column
+
+    numbers = ["score", *(["probability"] if model.served else [])]
+    columns = [Column("rank", justify="right"), Column(SIDES[query.side])]
+    columns += [*(Column(name, justify="right") for name in numbers), Column("")]
+    cells = []
+    for rank, x in enumerate(answers, 1):
+        values = [f"{x['score']:.3f}", *([f"{x['probability']:.4f}"] if model.served else [])]
+        held_out = f", held out ({x['split']})" if x.get("split") in ("valid", "test") else ""
+        cells.append([str(rank), x["entity"], *values, f"known fact{held_out}" if x["known"] else ""])
+    print_table(columns, cells, f"{', '.join(query.triple('?'))}   ({model.name})")
+
+
+def _print_score(model: _Run | _Server, triple: tuple[str, str, str], as_json: bool) -> None:
+    values = model.score(triple)
+    if as_json:
+        print_json({**dict(zip(("head", "relation", "tail"), triple, strict=True)), **values})
+        return
+    click.echo(f"{', '.join(triple)}   ({model.name})")
+    if model.served:
+        click.echo(f"score {values['score']:.3f}, probability {values['probability']:.4f}")
+        return
+    click.echo(f"score {values['score']:.3f}, {'a known fact' if values['known'] else 'not a known fact'}")
+    ranks = ", ".join(f"{values[f'{side}_rank']:,g} as {side}" for side in SIDES)
+    click.echo(f"filtered rank among {values['entities']:,} entities: {ranks}")
+
+
+def _predict_file(model: _Run | _Server, source: Path, target: Path, k: int, new_only: bool) -> None:
+    queries = _read_queries(source, model.check)
+    with _answers_file(target) as file:
+        file.write("\t".join([*COLUMNS, *(["probability"] if model.served else [])]) + "\n")
+        for start in range(0, len(queries), QUERIES_AT_A_TIME):
+            part = queries[start : start + QUERIES_AT_A_TIME]
+            answers: dict[Query, list[Answer]] = {}
+            for side in range(len(SIDES)):
+                if distinct := [query for query in dict.fromkeys(part) if query.side == side]:
+                    answers |= zip(distinct, model.answers(side, distinct, k, new_only), strict=True)
+            for query in part:
+                for rank, x in enumerate(answers[query], 1):
+                    cells = [*query.triple(x["entity"]), f"{x['score']:.6g}", "yes" if x["known"] else "no", str(rank)]
+                    file.write("\t".join([*cells, *([f"{x['probability']:.6g}"] if model.served else [])]) + "\n")
+    if target != STREAM:
+        click.echo(f"{len(queries):,} queries answered in {target}", err=True)
+
+
+def _read_queries(path: Path, check: Callable[[Query], None]) -> list[Query]:
+    """Reads a file of queries; errors name file and line."""
+    where = "stdin" if path == STREAM else str(path)
+    content = sys.stdin.buffer.read() if path == STREAM else path.read_bytes()
+    lines = content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
+    if not content:
+        raise DataError(f"expected one query per line in {where}, got an empty file")
+    queries = []
+    for number, line in enumerate(lines, 1):
+        try:
+            queries.append(_parse_query(line.removesuffix(b"\r").decode()))
+            check(queries[-1])
+        except UnicodeDecodeError as error:
+            raise DataError(f"{where}:{number}: expected UTF-8, got byte 0x{line[error.start]:02x}") from None
+        except DataError as error:
+            raise DataError(f"{where}:{number}: {error}") from None
+    return queries
+
+
+def _parse_query(line: str) -> Query:
+    fields = line.split("\t")
+    if len(fields) != 3:
+        raise DataError(f"expected head, relation and tail with tabs between them, got {line!r}")
+    head, relation, tail = fields
+    if (head in ("", "?")) == (tail in ("", "?")):
+        raise DataError(f"expected either head or tail to be ? or empty, got {head!r} and {tail!r}")
+    return Query(0, tail, relation) if head in ("", "?") else Query(1, head, relation)
+
+
+@contextmanager
+def _answers_file(path: Path) -> Iterator[TextIO]:
+    """Opens a file that appears when everything is written; `-` is stdout."""
+    if path == STREAM:
+        yield sys.stdout
+        return
+    try:
+        with written_beside(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+    except OSError as error:
+        raise JobiError(f"cannot write {path}: {error.strerror or error}") from None

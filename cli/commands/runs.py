@@ -1,0 +1,126 @@
+"""`jobi-tf runs`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import cloup
+
+from jobi_tf.errors import DataError, UsageError
+from jobi_tf.evaluation.metrics import METRICS
+from jobi_tf.training.config import TrainConfig, parse_assignments
+
+from ..console import print_json, print_table, warn
+from ..options import COUNT, FOLDER, Group, json_option, seed_option
+
+SHOWN = ("mrr", "hits@10")
+
+
+class _ListByDefault(Group):
+    """Calls `list` where no command is named."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, *context.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(context, args)
+
+
+@cloup.group(cls=_ListByDefault)
+def runs() -> None:
+    """List runs, and compare two of them.
+
+    `jobi-tf runs` stands for `jobi-tf runs list`.
+    """
+
+
+@runs.command("list")
+@cloup.argument("folder", type=FOLDER, default="runs", help="Folder to search for runs.")
+@cloup.option("--sort", metavar="KEY", help="Setting or metric, such as dim, val_mrr or test_hits@10; best first.")
+@cloup.option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="Only runs with this; may be repeated.")
+@json_option
+def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: bool) -> None:
+    """List the runs in a folder with their settings and metrics.
+
+    Shows the best validation metrics, the test metrics of runs that were ranked by `jobi-tf evaluate`, and the settings
+    that are neither the same in all runs nor the default. --json prints all settings and metrics.
+    """
+    from jobi_tf.training.runs import RunSummary, different_settings, find_runs, select_runs
+
+    found = []
+    for path in find_runs(folder):
+        try:
+            found.append(RunSummary.read(path))
+        except DataError as error:
+            warn(error)
+    chosen = select_runs(found, parse_assignments(filters, "--filter"), sort and sort.replace("-", "_"))
+    if as_json:
+        print_json([{"run": str(run.path), **run.values()} for run in chosen], indent=2)
+        return
+    if not chosen:
+        click.echo(f"no runs in {folder}" + (f", {len(found)} before filtering" if found else ""), err=True)
+        return
+    paths = [str(run.path.relative_to(folder)) if run.path != folder else str(folder) for run in chosen]
+    rows = []
+    for label, run in zip(paths, chosen, strict=True):
+        values = run.values()
+        metrics = [values[f"{split}_{name}"] for split in ("val", "test") for name in SHOWN]
+        cells = ["" if value is None else f"{value:.4f}" for value in metrics]
+        rows.append([label, f"{run.epochs}/{run.config.epochs}", *cells])
+    print_table(["run", "epochs", *(f"{split} {METRICS[name]}" for split in ("val", "test") for name in SHOWN)], rows)
+    different = different_settings(chosen)
+    if different:
+        from rich.table import Column
+
+        click.echo()
+        options = [_options({name: values[i] for name, values in different.items()}) for i in range(len(chosen))]
+        print_table([Column("run"), Column("settings")], list(zip(paths, options, strict=True)))
+
+
+def _options(settings: dict[str, Any]) -> str:
+    """Returns settings as options of `jobi-tf train`, without those that have their default."""
+    parts = []
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        if value != TrainConfig.model_fields[name].default:
+            parts.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {_text(value)}")
+    return " ".join(parts)
+
+
+@runs.command()
+@cloup.argument("a", type=FOLDER, help="Run to compare with.")
+@cloup.argument("b", type=FOLDER, help="Run that is compared.")
+@cloup.option("--samples", type=COUNT, default=10_000, metavar="N", help="Draws of the bootstrap.")
+@seed_option
+@json_option
+def compare(a: Path, b: Path, samples: int, seed: int, as_json: bool) -> None:
+    """Compare two runs on the test split.
+
+    Prints the settings that differ, and the difference of MRR and Hits@10 with its 95 % confidence interval and
+    p-value by a paired bootstrap over the test triples. Both runs must be on the same graph, and ranked by
+    `jobi-tf evaluate`.
+    """
+    if a.resolve() == b.resolve():
+        raise UsageError(f"expected two different runs, got {a} twice")
+    from jobi_tf.training.runs import compare_runs, different_settings
+
+    comparison = compare_runs(a, b, samples, seed)
+    settings = different_settings([*comparison.runs])
+    if as_json:
+        differences = {name: difference._asdict() for name, difference in comparison.differences.items()}
+        print_json({"runs": [str(a), str(b)], "settings": settings, "test": differences}, indent=2)
+        return
+    columns = ("setting", str(a), str(b))
+    if settings:
+        print_table(columns, [[name, *map(_text, values)] for name, values in settings.items()])
+    else:
+        click.echo("the same settings")
+    click.echo()
+    rows = []
+    for name, x in comparison.differences.items():
+        values = [f"{run.test[name]:.4f}" for run in comparison.runs]
+        rows.append([METRICS[name], *values, f"{x.mean:+.4f}", f"{x.low:+.4f} … {x.high:+.4f}", f"{x.p_value:.4f}"])
+    print_table(("test", str(a), str(b), "difference", "95 % interval", "p"), rows)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,45 @@
+"""`jobi-tf serve`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import cloup
+
+from jobi_tf.errors import MissingExtraError
+
+from ..options import COUNT, FILE, FOLDER, Command, token_option
+from ..start import start_tensorflow
+
+PORT = click.IntRange(0, 65535)
+SECONDS = click.FloatRange(min=0, min_open=True)
+
+
+@cloup.command(cls=Command)
+@cloup.argument("folder", metavar="DIR", type=FOLDER)
+@cloup.option("--name", default="", help="Name of the model in requests  [default: name of the folder]")
+@cloup.option("--host", default="127.0.0.1", help="Address to listen on.")
+@cloup.option("--rest-port", type=PORT, default=8501, help="Port of REST and the page; 0: any.")
+@cloup.option("--grpc-port", type=PORT, default=8500, help="Port of gRPC; 0: any.")
+@cloup.option("--max-body", type=COUNT, default=2**24, help="Largest size of a request, in bytes.")
+@cloup.option("--max-rows", type=COUNT, default=8192, help="Largest number of rows of a request.")
+@cloup.option("--max-requests", type=COUNT, default=256, help="Largest number of concurrent requests.")
+@cloup.option("--timeout", type=SECONDS, default=30.0, help="Seconds for a request to arrive, and to be computed.")
+@cloup.option("--certificate", type=FILE, metavar="FILE", help="TLS certificate, with --key.")
+@cloup.option("--key", type=FILE, metavar="FILE", help="Private key of the certificate.")
+@token_option
+def serve(folder: Path, **options: Any) -> None:
+    """Serve an exported model by REST and gRPC, with a page to try it.
+
+    DIR is a folder of versions, as `jobi-tf export` writes it. The newest version is served, and replaced as soon as
+    there is a newer one. SIGTERM or Ctrl-C ends the server when the requests in flight are answered.
+    """
+    from jobi_tf.serving.settings import ServerSettings
+
+    settings = ServerSettings(folder, **options)
+    start_tensorflow()
+    try:
+        from jobi_tf.serving.server import serve
+    except ImportError as error:
+        raise MissingExtraError(f"serving needs {error.name}: pip install 'jobi-tf[serving]'") from error
+    serve(settings, click.echo)

@@ -1,0 +1,192 @@
+"""`jobi-tf train`."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import cloup
+
+from jobi_tf.errors import UsageError
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+from jobi_tf.training.config import TrainConfig, parse_assignments, read_settings
+
+from ..console import counts
+from ..main import INTERRUPTED, ended_as_interrupted
+from ..options import FILE, FOLDER, GROUPS, Command, given, settings_options
+from ..start import keep_memory, start_tensorflow
+
+if TYPE_CHECKING:
+    from jobi_tf.training.progress import Progress
+    from jobi_tf.training.recording import Training
+
+_RUN = GROUPS["Run"]
+
+
+@cloup.command(cls=Command)
+@settings_options()
+@_RUN.option("--resume", type=FOLDER, metavar="RUN", help="Resume the run in this folder from its last checkpoint.")
+@_RUN.option("--config", "config_file", type=FILE, metavar="FILE", help="YAML file of settings.")
+@_RUN.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
+@_RUN.option("--quiet", "-q", is_flag=True, help="Print the result only.")
+@click.pass_context
+def train(
+    context: click.Context,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    resume: Path | None,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Train a model, or resume a run.
+
+    \b
+      jobi-tf train --dataset fb15k-237 --joint --p 0.3
+      jobi-tf train --dataset facts.tsv --split 0.8/0.1/0.1 --run-dir runs/facts
+
+    An option wins over --set, --set over --config, and that over the defaults. The keys of --set and of the YAML file
+    are the names of the options with _ for -. The run keeps all of its settings in config.yaml.
+    """
+    settings = _settings(config_file, assignments, given(context))
+    if resume is None and settings.get("dataset") is None:
+        raise UsageError("expected --dataset with a name (see `jobi-tf data list`), a folder or a file")
+    if resume is not None and settings.pop("run_dir", None) is not None:
+        raise UsageError("--resume writes to the folder of its run: remove --run-dir")
+    keep_memory()
+    start_tensorflow()
+    import jobi_tf
+
+    display = _Display(quiet)
+    try:
+        with ended_as_interrupted():
+            if resume is None:
+                jobi_tf.train(config=TrainConfig.create(settings), callbacks=display.begin)
+            else:
+                jobi_tf.resume(resume, callbacks=display.begin, **settings)
+    except OSError as error:
+        if error.filename is None:  # as for a full disk
+            error.filename = display.training.folder.path if display.training else settings.get("run_dir")
+        raise
+    except KeyboardInterrupt:
+        display.close()
+        display.print_interrupted()
+        sys.exit(INTERRUPTED)
+    finally:
+        display.close()
+    display.print_result()
+
+
+def _settings(file: Path | None, assignments: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings that were given, each source checked by itself so that an error can name it."""
+    sources = {str(file): read_settings(file) if file else {}, "--set": parse_assignments(assignments)}
+    settings: dict[str, Any] = {}
+    for where, source in (sources | {"options": options}).items():
+        TrainConfig.create({"dataset": "any"} | source, where)
+        settings |= source
+    return settings
+
+
+class _Display:
+    """Prints what is trained, its progress and how it ended."""
+
+    def __init__(self, quiet: bool):
+        self.quiet = quiet
+        self.training: Training | None = None
+        self.progress: Progress | None = None
+
+    def begin(self, training: "Training") -> list["Progress"]:
+        """Prints what is about to be trained, and returns the progress display."""
+        from jobi_tf.training.progress import Progress
+
+        self.training = training
+        if self.quiet:
+            return []
+        for name, text in _describe(training):
+            click.echo(f"{name:<9} {text}", err=True)
+        click.echo(err=True)
+        self.progress = Progress(training)
+        return [self.progress]
+
+    def close(self) -> None:
+        """Removes the progress bar."""
+        if self.progress:
+            self.progress.close()
+
+    def print_interrupted(self) -> None:
+        """Prints how to resume."""
+        if self.training is None:
+            click.echo("Interrupted before training began.", err=True)
+        elif checkpoints := self.training.folder.checkpoints():
+            state = self.training.folder.read_state(checkpoints[-1])
+            kept = f"epoch {state['epoch']}" + (f" and {state['step']:,} steps" if state["step"] else "")
+            click.echo(f"Interrupted; {kept} saved. Resume with:", err=True)
+            click.echo(f"  jobi-tf train --resume {_quoted(self.training.folder.path)}", err=True)
+        else:
+            folder = self.training.folder.path
+            click.echo(f"Interrupted before the first checkpoint: there is nothing to resume in {folder}.", err=True)
+
+    def print_result(self) -> None:
+        """Prints the best epoch on stdout, and the commands that may follow on stderr."""
+        assert self.training is not None
+        folder, best_epoch, config = self.training.folder, self.training.best.best_epoch, self.training.config
+        rows = {row["epoch"]: row for row in folder.read_metrics()}
+        last, waited = max(rows), self.training.best.waited
+        if not self.quiet:
+            stopped = config.eval_every and waited >= config.patience
+            reason = f"{METRICS[config.monitor]} did not improve in {waited} rankings" if stopped else "the last one"
+            verb = "had ended" if self.training.done == last else "ended"
+            click.echo(f"\ntraining {verb} after epoch {last}{': ' if stopped else ', '}{reason}", err=True)
+        if best := rows.get(best_epoch):
+            values = "  ".join(f"{METRICS[name]} {best[f'val_{name}']:.4f}" for name in BETTER_IF_HIGHER)
+            by = METRICS[config.monitor]
+            click.echo(f"best epoch {best_epoch} of {last}, by {by} on the validation split:\n  {values}")
+        else:
+            click.echo(f"epoch {last} is kept: no epoch was ranked on the validation split")
+        click.echo(f"run folder {folder.path}")
+        if not self.quiet:
+            path = _quoted(folder.path)
+            click.echo(f"next: jobi-tf evaluate {path}\n      tensorboard --logdir {path}/logs", err=True)
+
+
+def _describe(training: "Training") -> list[tuple[str, str]]:
+    """Returns what is trained, on what, how and where, each with its name."""
+    config, graph, model = training.config, training.graph, training.model
+    heads = "triple and pair head" if config.joint else "triple head"
+    width, parameters = model.entities.table.shape[1], model.count_params()
+    entities = graph.num_entities * width
+    others = "networks and relations" if model.heads[0].net else "relations"
+    ranked = f"ranked every {config.eval_every}, patience {config.patience}" if config.eval_every else "never ranked"
+    tables = training.strategy.experimental_local_results(model.entities.table.value)
+    devices = [table.device.rpartition("device:")[2] for table in tables]
+    share = f", {(config.batch_size or 0) // len(devices):,} of a batch on each" if len(devices) > 1 else ""
+    done = f"; {training.done} done" if training.done else ""
+    return [
+        ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
+        ("", f"{counts({split: len(part) for split, part in graph.splits.items()})} triples"),
+        ("model", f"{config.model}, {heads}; d = {config.dim:,}, {width:,} real numbers per entity"),
+        ("", f"{parameters:,} parameters: entities {entities:,}, {others} {parameters - entities:,}"),
+        ("training", f"batches of {config.batch_size:,}; {_negatives(config)}"),
+        ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
+        ("epochs", f"at most {config.epochs}, of {training.steps:,} steps; {ranked}{done}"),
+        ("devices", f"{', '.join(devices)}{share}"),
+        ("memory", f"about {training.memory / 2**30:.1f} GB"),
+        ("run", str(training.folder.path)),
+    ]
+
+
+def _negatives(config: TrainConfig) -> str:
+    parts = ["queries, each with all entities"]
+    if config.loss != "full-softmax":
+        parts = [
+            f"{config.negatives} negatives per triple",
+            "known ones left out" if config.filter_negatives else "",
+            "half of them for each side" if config.by_side else "",
+            f"shared by {config.chunk} triples" if config.shared else "",
+            f"p {config.p:g}",
+        ]
+    return ", ".join(filter(None, [*parts, f"alpha {config.alpha:g}" if config.joint else ""]))
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))

@@ -1,0 +1,58 @@
+"""Whether the difference between two models on the same triples is more than chance."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jobi_tf.errors import UsageError
+
+_DRAWS_AT_A_TIME = 2**22
+
+
+class Difference(NamedTuple):
+    """The mean of b minus the mean of a.
+
+    Args:
+        mean: the difference.
+        low: lower end of its 95 % confidence interval.
+        high: upper end of it.
+        p_value: two-sided, of the hypothesis that there is no difference.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p_value: float
+
+
+def paired_bootstrap(a: np.ndarray, b: np.ndarray, samples: int = 10_000, seed: int = 0) -> Difference:
+    """Returns the difference of the means of paired values, such as reciprocal ranks, with its significance.
+
+    The pairs are drawn with replacement `samples` times. The p-value is the share of draws whose difference is as far
+    from the observed one as that is from 0, the observed one counted as a draw (Efron and Tibshirani 1993).
+
+    Args:
+        a: values of the first model, float [N], one for each triple.
+        b: values of the second model on the same triples, float [N].
+        samples: number of draws.
+        seed: seed of the draws.
+
+    Raises:
+        UsageError: there are no pairs, the shapes differ, or `samples` is below 1.
+    """
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if a.shape != b.shape or a.ndim != 1 or not len(a):
+        raise UsageError(f"expected two arrays of the same shape [N], got {list(a.shape)} and {list(b.shape)}")
+    if samples < 1:
+        raise UsageError(f"expected at least 1 sample, got {samples}")
+    differences, rng = b - a, np.random.default_rng(seed)
+    rows = max(1, _DRAWS_AT_A_TIME // len(a))
+    means = [
+        differences[rng.integers(len(a), size=(min(rows, samples - start), len(a)), dtype=np.int32)].mean(1)
+        for start in range(0, samples, rows)
+    ]
+    drawn, observed = np.concatenate(means), differences.mean()
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    # A constant difference is drawn again exactly but for rounding.
+    extreme = np.abs(drawn - observed) >= abs(observed) * (1 - 1e-12)
+    return Difference(float(observed), float(low), float(high), float((1 + extreme.sum()) / (1 + samples)))
