@@ -1,7 +1,7 @@
 """The options that commands share, and the class of commands."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 import cloup
 
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, UsageError
 
 FOLDER = cloup.dir_path(path_type=Path, exists=True)
 FILE = cloup.file_path(path_type=Path, exists=True)
@@ -199,3 +199,26 @@ def _click_type(kind: Any, rules: list[Any]) -> Any:
             if hasattr(rule, name):
                 bounds |= {limit: getattr(rule, name), f"{limit}_open": name in ("gt", "lt")}
     return (click.IntRange if kind is int else click.FloatRange)(**bounds)
+
+
+def parse_assignments(texts: Iterable[str], flag: str = "--set") -> dict[str, Any]:
+    """Returns the settings of several `key=value`, the value being YAML; `flag` says in errors where they were given.
+
+    Raises:
+        UsageError: one is not of that form, or a key is given twice.
+    """
+    import yaml
+
+    settings: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals:
+            raise UsageError(f"expected KEY=VALUE after {flag}, got {text!r}")
+        if key in settings:
+            raise UsageError(f"expected {flag} {key}=… at most once")
+        try:
+            settings[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise UsageError(f"expected a YAML value after {key}=, got {value!r}") from None
+    return settings

@@ -11,9 +11,10 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {"jobi_tf": ROOT / "jobi_tf", "jobi_tf.cli": ROOT / "cli", "jobi_tf.serving": ROOT / "serving"}
 
 # What each room may import from the package, besides itself.
-BASE = {"compiled", "errors", "files", "tables"}
+BASE = {"compiled", "console", "errors", "files", "tables"}
 BELOW: dict[str, set[str]] = {
     "compiled": set(),
+    "console": set(),
     "errors": set(),
     "files": {"errors"},
     "tables": {"errors"},
@@ -28,7 +29,7 @@ BELOW["evaluation"] = {*BELOW["models"], "models"}
 BELOW["export"] = {*BELOW["evaluation"], "evaluation"}
 BELOW["training"] = {*BELOW["evaluation"], "evaluation", "datasets"}
 BELOW["jobs"] = {*BELOW["training"], "training"}
-BELOW["tuning"] = BELOW["report"] = {*BELOW["jobs"], "jobs"}
+BELOW["tuning"] = BELOW["report"] = {*BELOW["jobs"], "jobs", "export"}
 BELOW["reproduce"] = {*BELOW["tuning"], "tuning", "report"}
 BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "export", "serving"}
 

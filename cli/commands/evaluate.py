@@ -65,9 +65,9 @@ def evaluate(
     start_tensorflow()
     from jobi_tf import evaluate as rank
     from jobi_tf import load_run
-    from jobi_tf.training.bars import Bar
+    from jobi_tf.console import Bar
+    from jobi_tf.report.runs import evaluation_name, store_evaluation
     from jobi_tf.training.devices import strategy_for
-    from jobi_tf.training.runs import evaluation_name, store_evaluation
 
     with strategy_for(devices, logical_devices).scope():
         trained = load_run(run)

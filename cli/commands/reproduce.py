@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Column
 
+from jobi_tf.console import JobDisplay
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
 from ..console import print_table
-from ..job_display import JobDisplay
 from ..main import INTERRUPTED, ended_as_interrupted
 from ..options import Command
 
@@ -183,8 +183,8 @@ def _foretell(plans: list["Plan"]) -> None:
 
 def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int = 1) -> str:
     """Returns the time that missing runs may take; nothing where there are none or it cannot be told."""
+    from jobi_tf.console import duration
     from jobi_tf.reproduce.runs import estimate
-    from jobi_tf.training.bars import duration
 
     seconds = estimate(missing, complete) if missing else None
     return "" if seconds is None else duration(seconds / min(jobs, len(missing)))
@@ -238,7 +238,7 @@ class _Display:
 
     def _epoch(self, run: "PlannedRun", event: "Epoch", value: float | None) -> str:
         """Returns an epoch, with the time left if the run does not stop early."""
-        from jobi_tf.training.bars import duration
+        from jobi_tf.console import duration
 
         before, begun = self._begun[run.path]
         ranked = "" if value is None else f", validation {METRICS[run.config.monitor]} {value:.4f}"
@@ -247,7 +247,7 @@ class _Display:
 
     def _result(self, run: "PlannedRun") -> str:
         """Returns the results of a complete run, by whose time that of others is estimated."""
-        from jobi_tf.training.bars import duration
+        from jobi_tf.console import duration
 
         try:
             record = run.record

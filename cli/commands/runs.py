@@ -8,10 +8,10 @@ import cloup
 
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
-from jobi_tf.training.config import TrainConfig, parse_assignments
+from jobi_tf.training.config import TrainConfig
 
 from ..console import print_json, print_table, warn
-from ..options import COUNT, FOLDER, Group, json_option, seed_option
+from ..options import COUNT, FOLDER, Group, json_option, parse_assignments, seed_option
 
 SHOWN = ("mrr", "hits@10")
 
@@ -44,7 +44,7 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
     Shows the best validation metrics, the test metrics of runs that were ranked by `jobi-tf evaluate`, and the settings
     that are neither the same in all runs nor the default. --json prints all settings and metrics.
     """
-    from jobi_tf.training.runs import RunSummary, different_settings, find_runs, select_runs
+    from jobi_tf.report.runs import RunSummary, different_settings, find_runs, select_runs
 
     found = []
     for path in find_runs(folder):
@@ -101,7 +101,7 @@ def compare(a: Path, b: Path, samples: int, seed: int, as_json: bool) -> None:
     """
     if a.resolve() == b.resolve():
         raise UsageError(f"expected two different runs, got {a} twice")
-    from jobi_tf.training.runs import compare_runs, different_settings
+    from jobi_tf.report.runs import compare_runs, different_settings
 
     comparison = compare_runs(a, b, samples, seed)
     settings = different_settings([*comparison.runs])

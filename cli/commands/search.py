@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jobi_tf.console import JobDisplay
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
-from jobi_tf.training.config import parse_assignment
 
 from ..console import print_table
-from ..job_display import JobDisplay
 from ..main import INTERRUPTED, ended_as_interrupted
-from ..options import Command
+from ..options import Command, parse_assignments
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -61,9 +60,7 @@ def search(
         return
     if space is None:
         raise UsageError("expected a YAML file or the name of a ready-made space (see `jobi-tf search --list`)")
-    settings = dict(parse_assignment(text) for text in assignments)
-    if len(settings) < len(assignments):
-        raise UsageError("expected each setting after --set at most once")
+    settings = parse_assignments(assignments)
     if dataset is not None:
         if "dataset" in settings:
             raise UsageError("expected --dataset or --set dataset=…, got both")
@@ -111,7 +108,7 @@ class _Progress:
             self.display.print(self._line(trial, event))
 
     def _line(self, number: int, results: "Results") -> str:
-        from jobi_tf.training.bars import duration
+        from jobi_tf.console import duration
         from jobi_tf.tuning.results import number as number_of
 
         self.ended += 1
@@ -125,7 +122,7 @@ class _Progress:
 
 def _describe(trial: "FrozenTrial", results: "Results") -> str:
     """Returns a trial on one line: how it ended and its settings."""
-    from jobi_tf.training.bars import duration
+    from jobi_tf.console import duration
     from jobi_tf.tuning.results import number
 
     settings = "  ".join(f"{name} {_short(value)}" for name, value in results.params(trial).items())
@@ -143,7 +140,7 @@ def _short(value: object) -> str:
 
 
 def _print_result(results: "Results", quiet: bool) -> None:
-    from jobi_tf.training.bars import duration
+    from jobi_tf.console import duration
     from jobi_tf.tuning.results import number
 
     ranked, names = results.ranked(), [*results.space.search]

@@ -10,11 +10,11 @@ import cloup
 
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
-from jobi_tf.training.config import TrainConfig, parse_assignments, read_settings
+from jobi_tf.training.config import TrainConfig, read_settings
 
 from ..console import counts
 from ..main import INTERRUPTED, ended_as_interrupted
-from ..options import FILE, FOLDER, GROUPS, Command, given, settings_options
+from ..options import FILE, FOLDER, GROUPS, Command, given, parse_assignments, settings_options
 from ..start import keep_memory, start_tensorflow
 
 if TYPE_CHECKING:

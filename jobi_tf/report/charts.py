@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markupsafe import Markup
 
-from jobi_tf.evaluation.reliability import Bin
+from jobi_tf.export.calibration import Bin
 
 WIDTH, HEIGHT = 380, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 40

@@ -15,9 +15,9 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences, column
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.answers import best_answers
-from jobi_tf.evaluation.breakdowns import FirstAnswers, first_answers
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.metrics import best_row
+from jobi_tf.report.breakdowns import FirstAnswers, first_answers
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run

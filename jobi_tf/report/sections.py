@@ -12,10 +12,10 @@ import numpy as np
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES
 from jobi_tf.datasets.statistics import CATEGORIES, statistics
-from jobi_tf.evaluation.breakdowns import FirstAnswers, reliability
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
-from jobi_tf.evaluation.reliability import Bin
+from jobi_tf.export.calibration import Bin
+from jobi_tf.report.breakdowns import FirstAnswers, reliability
 from jobi_tf.report.charts import Line, line_chart
 from jobi_tf.report.measured import Measured
 from jobi_tf.training.config import TrainConfig

@@ -137,8 +137,8 @@ def _relations(run: "Run", ranks: Mapping[str, Any]) -> dict[str, dict[str, dict
     import numpy as np
 
     from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences
-    from jobi_tf.evaluation.breakdowns import first_answers
     from jobi_tf.evaluation.ranks import rank_metrics
+    from jobi_tf.report.breakdowns import first_answers
 
     graph, triples = run.graph, np.asarray(run.graph.test)
     known = KnownAnswers.of_graph(graph, ("train", "valid", "test"), triples)

@@ -1,7 +1,7 @@
 """All settings of a training run, in one frozen object that is read from and written to YAML."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -257,36 +257,6 @@ def read_settings(path: Path) -> dict[str, Any]:
         came = "an empty file" if settings is None else f"a {type(settings).__name__}"
         raise UsageError(f"expected `key: value` lines in {path}, got {came}")
     return settings
-
-
-def parse_assignments(texts: Iterable[str], flag: str = "--set") -> dict[str, Any]:
-    """Returns the settings of several `key=value`; `flag` says in errors where they were given.
-
-    Raises:
-        UsageError: one is not of that form, or a key is given twice.
-    """
-    settings: dict[str, Any] = {}
-    for text in texts:
-        key, value = parse_assignment(text, flag)
-        if key in settings:
-            raise UsageError(f"expected {flag} {key}=… at most once")
-        settings[key] = value
-    return settings
-
-
-def parse_assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
-    """Splits `key=value`, the value being YAML.
-
-    Raises:
-        UsageError: there is no `=`, or the value is not YAML.
-    """
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise UsageError(f"expected KEY=VALUE after {flag}, got {text!r}")
-    try:
-        return key.strip().replace("-", "_"), yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise UsageError(f"expected a YAML value after {key}=, got {value!r}") from None
 
 
 def _explain(error: ValidationError, config: type[BaseModel]) -> str:

@@ -5,8 +5,8 @@ import time
 import keras
 from rich.console import Console
 
+from jobi_tf.console import Bar, duration
 from jobi_tf.evaluation.metrics import HITS_AT
-from jobi_tf.training.bars import Bar, duration
 from jobi_tf.training.recording import Training
 
 _WIDE = 115  # columns that the bar takes with both losses

@@ -6,7 +6,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.errors import DataError
-from jobi_tf.training.runs import stored_evaluation, stored_ranks
+from jobi_tf.report.runs import stored_evaluation, stored_ranks
 
 KEYS = {"mrr", "hits@1", "hits@3", "hits@10", "mean_rank"}
 

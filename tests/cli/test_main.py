@@ -7,6 +7,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.cli import main
+from jobi_tf.cli.options import parse_assignments
 from jobi_tf.errors import DataError, JobiError, UsageError
 
 
@@ -107,3 +108,11 @@ def test_tracebacks_of_faults_and_on_request(call, monkeypatch):
     monkeypatch.setattr("jobi_tf.datasets.listing.listing", lambda: np.load("nowhere.npy"))
     monkeypatch.setenv("JOBI_TF_TRACEBACK", "1")
     assert isinstance(call("data", "list", status=1).exception, FileNotFoundError)
+
+
+def test_assignments():
+    texts = ["eval-every=3", "joint = false", "dataset=a=b"]
+    assert parse_assignments(texts) == {"eval_every": 3, "joint": False, "dataset": "a=b"}
+    for texts, value in ((["joint"], "'joint'"), (["p=["], r"p=.*\["), (["p=1", "p=2"], "p=")):
+        with pytest.raises(UsageError, match=value):
+            parse_assignments(texts)

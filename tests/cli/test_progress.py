@@ -4,8 +4,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from jobi_tf.console import Bar, duration
 from jobi_tf.training import bars
-from jobi_tf.training.bars import Bar, duration
 from jobi_tf.training.progress import Progress
 
 LOSSES = {"loss": 12.3456, "triple_loss": 11.9876, "pair_loss": 0.3456}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jobi_tf.evaluation.significance import paired_bootstrap
-from jobi_tf.training.runs import stored_ranks
+from jobi_tf.report.runs import stored_ranks
 
 from .conftest import SMALL
 

@@ -15,9 +15,9 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError, MissingExtraError, UsageError
-from jobi_tf.evaluation.breakdowns import FirstAnswers, first_answers, reliability
 from jobi_tf.evaluation.evaluate import evaluate
-from jobi_tf.evaluation.reliability import Bin
+from jobi_tf.export.calibration import Bin
+from jobi_tf.report.breakdowns import FirstAnswers, first_answers, reliability
 from jobi_tf.report.charts import Axis
 from jobi_tf.report.measured import FILTERS, measure
 from jobi_tf.report.page import write_report

@@ -1,7 +1,7 @@
 import pytest
 
 from jobi_tf.errors import UsageError
-from jobi_tf.training.config import TrainConfig, parse_assignment, read_settings
+from jobi_tf.training.config import TrainConfig, read_settings
 
 
 def test_a_written_config_reads_back_with_every_setting(tmp_path):
@@ -42,15 +42,6 @@ def test_a_missing_file_and_one_that_is_no_text(tmp_path):
     (tmp_path / "junk.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"junk\.yaml"):
         read_settings(tmp_path / "junk.yaml")
-
-
-def test_assignments():
-    assert parse_assignment("eval-every=3") == ("eval_every", 3)
-    assert parse_assignment("joint = false") == ("joint", False)
-    assert parse_assignment("dataset=a=b") == ("dataset", "a=b")
-    for text, value in (("joint", "'joint'"), ("p=[", r"p=.*\[")):
-        with pytest.raises(UsageError, match=value):
-            parse_assignment(text)
 
 
 @pytest.mark.parametrize(

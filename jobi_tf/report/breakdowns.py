@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from jobi_tf.data.occurrences import KnownAnswers, Occurrences, column
 from jobi_tf.evaluation.ranks import Ranks
-from jobi_tf.evaluation.reliability import Bin, expected_calibration_error
+from jobi_tf.export.calibration import Bin, expected_calibration_error
 from jobi_tf.models.jobi import JoBi
 
 SCORES_A_BLOCK = 2**24
