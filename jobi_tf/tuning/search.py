@@ -150,9 +150,9 @@ class _Search:
 
     def run(self) -> None:
         """Goes on until all trials of the study have ended, also those of other processes."""
-        self._recover()
         while not self.jobs.stopped:
             fail_stale_trials(self.study)
+            self._recover()
             if (left := self._left()) > 0:
                 # A machine that was suspended finds its trials taken over by others.
                 with suppress(optuna.exceptions.UpdateFinishedTrialError):
