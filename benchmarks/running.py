@@ -180,7 +180,7 @@ class Worker:
         """Returns what a round measured.
 
         Raises:
-            MeasurementError: the process ended instead; with the last line of its stderr.
+            MeasurementError: the process ended, with the last line of its stderr, or answered something else.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -190,7 +190,10 @@ class Worker:
         except BrokenPipeError:
             answer = ""
         if answer:
-            return json.loads(answer)
+            try:
+                return json.loads(answer)
+            except ValueError:
+                raise MeasurementError(f"expected a JSON object from the process, got {answer!r}") from None
         status = self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()

@@ -9,6 +9,8 @@ import os
 import sys
 import time
 
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what libraries print, also when they are imported, does not mix with the answers
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np
 import pandas as pd
@@ -34,8 +36,6 @@ class EpochSeconds(tf.keras.callbacks.Callback):
 
 def main(folder: str, count: int, ranked: int, dim: int, batch: int, negatives: int) -> None:
     """Trains three epochs a round, of which the first does not count, or ranks; the filter has the given triples."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
     train, test = (
         pd.read_csv(f"{folder}/{split}.tsv", sep="\t", header=None, dtype=str, keep_default_na=False).values
         for split in ("train", "test")

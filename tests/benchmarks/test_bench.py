@@ -114,6 +114,7 @@ def test_what_fails_does_not_lose_the_rest(tmp_path):
         "peer": script(tmp_path / "peer.py", "print('{\"rate\": 3}')"),
         "broken": script(tmp_path / "broken.py", "raise ValueError('no such key: x')"),
         "silent": Task(("true",)),
+        "chatty": script(tmp_path / "chatty.py", "print('hello')"),
         "missing": Task((str(tmp_path / "nothing"),)),
         "load": Task("load", {"dataset": str(tmp_path / "nowhere")}),
     }
@@ -121,9 +122,10 @@ def test_what_fails_does_not_lose_the_rest(tmp_path):
     lines.append(Line("a/ratio", "ratio", "peer", "rate", "peer / broken"))
     results = list(run("a", Suite(tasks, lines, "umls"), Setting(tmp_path, repeats=2, say=lambda text: None)))
     reasons = {x["name"]: x["reason"] for x in results if "reason" in x}
-    assert reasons.keys() == {"a/broken", "a/silent", "a/missing", "a/load"}
+    assert reasons.keys() == {"a/broken", "a/silent", "a/chatty", "a/missing", "a/load"}
     assert "no such key: x" in reasons["a/broken"]
     assert "nowhere" in reasons["a/load"]
+    assert "hello" in reasons["a/chatty"]
     assert [(x["name"], x["repeats"]) for x in results if "reason" not in x] == [("a/peer", [3, 3])]
 
 
