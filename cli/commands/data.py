@@ -49,8 +49,9 @@ def _dataset_options(command: Callable) -> Callable:
     archive = cloup.option("--archive", type=FILE, metavar="FILE", help="Archive of a named data set; not downloaded.")
     description = "Name of a data set, or a folder or file of triples."
     dataset = argument_or_option("dataset", "--dataset", "NAME|PATH", str, description)
-    files = settings_options("split", "columns", "header", "weights", "seed")
-    return dataset(archive(files(click.pass_context(command))))
+    files = settings_options("split", "columns", "header", "weights")
+    seed = cloup.option("--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]")
+    return dataset(archive(files(seed(click.pass_context(command)))))
 
 
 def _prepare(context: click.Context, dataset: str, archive: Path | None) -> "Prepared":

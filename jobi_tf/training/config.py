@@ -129,7 +129,7 @@ class TrainConfig(BaseModel):
         "1", pattern=r"^[1-9]\d*m?$", description="epochs between checkpoints, or minutes such as 10m"
     )
     seed: int = Field(0, ge=0, lt=2**62, description="seed of embeddings, order, negatives and dropout")
-    devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to train on: all, or their numbers")
+    devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to use: all, or their numbers")
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
 
