@@ -28,7 +28,7 @@ test-slow: setup
 
 # `make bench BENCH="--peers"` passes options on.
 bench: setup
-	JOBI_TF_ARCHIVES="$${JOBI_TF_ARCHIVES-$(abspath $(wildcard ../shared/data))}" $(BIN)/jobi-tf bench $(BENCH)
+	JOBI_TF_ARCHIVES="$${JOBI_TF_ARCHIVES-$(abspath $(wildcard ../shared/data))}" $(BIN)/python -m benchmarks $(BENCH)
 
 lint: setup
 	$(BIN)/ruff check .

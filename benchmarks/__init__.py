@@ -1,1 +1,6 @@
-"""Timing of jobi-tf on the machine at hand, beside other libraries and beside committed figures."""
+"""Timing of jobi-tf on this machine, beside other libraries, another checkout and the committed figures.
+
+`python -m benchmarks`, from the root of the repository. Each measurement runs in a process of its own (`worker.py`, and
+a script for each library in `peers/`); `suites.py` says what is measured, `running.py` does so in turns, `results.py`
+writes the figures and prints them.
+"""

@@ -31,7 +31,6 @@ COMMANDS = {
     "reproduce": "Run experiments of the paper and write their tables.",
     "export": "Export a run as a SavedModel that is queried by name.",
     "serve": "Serve an export by REST and gRPC.",
-    "bench": "Time everything on this machine.",
 }
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -48,10 +47,7 @@ class CommandLine(cloup.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Imports a command."""
-        if name not in COMMANDS:
-            return None
-        module = "jobi_tf.cli.bench" if name == "bench" else f"jobi_tf.cli.commands.{name}"
-        return getattr(import_module(module), name)
+        return getattr(import_module(f"jobi_tf.cli.commands.{name}"), name) if name in COMMANDS else None
 
     def handle_bad_command_name(
         self, bad_name: str, valid_names: list[str], error: click.UsageError

@@ -192,7 +192,7 @@ def test_a_restored_optimizer_goes_on_the_same(kind):
     ],
 )
 def test_options_that_act_on_whole_tables_are_refused(option, kind):
-    with pytest.raises(ValueError, match=f"only options that act on touched rows, got {next(iter(option))}"):
+    with pytest.raises(ValueError, match=next(iter(option))):
         kind(**option)
 
 

@@ -133,6 +133,14 @@ def test_a_step_compiled_as_a_whole_is_the_same(form, optimizer):
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
+def test_relations_that_are_matrices_are_compiled_as_a_whole():
+    losses = [
+        fit(compiled(form="queries", scorer="rescal", compile_options={"jit_compile": value}), "queries")["loss"]
+        for value in (True, False)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
 def test_callbacks_of_keras_see_the_ranking(tmp_path, recwarn):
     model, path = compiled(), tmp_path / "best.keras"
     callbacks = [

@@ -12,7 +12,6 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = SETTINGS["tool"]["setuptools"]
 FOLDERS = {
     "jobi_tf": "jobi_tf",
-    "benchmarks": "jobi_tf/benchmarks",
     "cli": "jobi_tf/cli",
     "serving": "jobi_tf/serving",
 }

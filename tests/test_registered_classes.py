@@ -8,6 +8,7 @@ import keras
 import pytest
 
 import jobi_tf
+from jobi_tf.models.scorers import SCORERS
 
 # Numbers that float32 holds exactly, none of them a default.
 CASES = {
@@ -23,10 +24,11 @@ CASES = {
         "relation_dropout": 0.25,
         "entity_initializer": "zeros",
         "relation_initializer": "ones",
+        "freeze_entities": True,
         "seed": 4,
         "name": "mine",
     },
-    **{name: {} for name in jobi_tf.models.scorers.SCORERS},
+    **{cls.__name__: {} for cls in SCORERS.values()},
     "L2": {"weight": 0.5},
     "N3": {"weight": 0.5, "pair_weight": 0.25},
     "RelationPrediction": {"weight": 0.5},

@@ -1,5 +1,10 @@
-"""Times AmpliGraph's ComplEx: ampligraph_complex.py FOLDER TRIPLES RANKED DIM BATCH NEGATIVES."""
+# /// script
+# requires-python = ">=3.8,<3.12"
+# dependencies = ["ampligraph==2.2.0"]
+# ///
+"""Times AmpliGraph's ComplEx; arguments, rounds and answers are those of pykeen_complex.py."""
 
+import json
 import os
 import sys
 import time
@@ -28,23 +33,30 @@ class EpochSeconds(tf.keras.callbacks.Callback):
 
 
 def main(folder: str, count: int, ranked: int, dim: int, batch: int, negatives: int) -> None:
-    """Trains one epoch to warm up and two that count, then ranks; filtered with the triples that it was given."""
+    """Trains three epochs a round, of which the first does not count, or ranks; the filter has the given triples."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     train, test = (
         pd.read_csv(f"{folder}/{split}.tsv", sep="\t", header=None, dtype=str, keep_default_na=False).values
         for split in ("train", "test")
     )
     part = train[np.random.default_rng(0).permutation(len(train))[:count]]
-    model = ScoringBasedEmbeddingModel(eta=negatives, k=dim, scoring_type="ComplEx", seed=0)
-    model.compile(optimizer=tf.keras.optimizers.legacy.Adam(1e-3), loss="multiclass_nll")
-    timer = EpochSeconds()
-    model.fit(part, batch_size=batch, epochs=3, verbose=0, callbacks=[timer])
-    print(f"PEER ampligraph train {2 * len(part) / sum(timer.seconds[1:]):.1f}")
     # It refuses to rank what it was not trained on.
     entities, relations = set(part[:, 0]) | set(part[:, 2]), set(part[:, 1])
     rows = np.array([x for x in test if x[0] in entities and x[2] in entities and x[1] in relations])[:ranked]
-    start = time.perf_counter()
-    model.evaluate(rows, use_filter={"train": part, "test": rows}, corrupt_side="s,o", verbose=0, batch_size=64)
-    print(f"PEER ampligraph rank {len(rows) / (time.perf_counter() - start):.1f}")
+    model = ScoringBasedEmbeddingModel(eta=negatives, k=dim, scoring_type="ComplEx", seed=0)
+    model.compile(optimizer=tf.keras.optimizers.legacy.Adam(1e-3), loss="multiclass_nll")
+    for line in sys.stdin:
+        if json.loads(line)["measure"] == "train":
+            timer = EpochSeconds()
+            model.fit(part, batch_size=batch, epochs=3, verbose=0, callbacks=[timer])
+            rate = 2 * len(part) / sum(timer.seconds[1:])
+        else:
+            start = time.perf_counter()
+            known = {"train": part, "test": rows}
+            model.evaluate(rows, use_filter=known, corrupt_side="s,o", verbose=0, batch_size=64)
+            rate = len(rows) / (time.perf_counter() - start)
+        print(json.dumps({"rate": rate}), file=answers, flush=True)
 
 
 if __name__ == "__main__":

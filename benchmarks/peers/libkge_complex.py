@@ -1,5 +1,13 @@
-"""Times LibKGE's ComplEx: libkge_complex.py FOLDER TRIPLES RANKED DIM BATCH NEGATIVES."""
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["torch==2.13.0", "libkge @ git+https://github.com/uma-pi1/kge.git"]
+# ///
+"""Times LibKGE's ComplEx; arguments, rounds and answers are those of pykeen_complex.py.
 
+`{"measure": "train-shared"}` trains with negatives that are shared by a batch.
+"""
+
+import json
 import os
 import sys
 import tempfile
@@ -14,29 +22,34 @@ SPLITS = ("train", "valid", "test")
 
 
 def main(folder: str, count: int, ranked: int, dim: int, batch: int, negatives: int) -> None:
-    """Trains with negatives of each triple's own and with shared ones, an epoch to warm up and one that counts."""
+    """Trains an epoch a round, or ranks."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     torch.set_num_threads(os.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as work:
         write_ids(Path(folder), Path(work), {"train": count, "valid": 100, "test": ranked})
+        jobs, epoch = {}, 0
         for name, shared in (("train", False), ("train-shared", True)):
             config = configuration(work, dim, batch, negatives, shared)
             dataset = Dataset.create(config, folder=work)
-            job = TrainingJob.create(config, dataset)
-            job._prepare()
-            job.epoch = 1
-            job.run_epoch()
-            start = time.perf_counter()
-            job.epoch = 2
-            job.run_epoch()
-            print(f"PEER libkge {name} {len(dataset.split('train')) / (time.perf_counter() - start):.1f}")
+            jobs[name] = TrainingJob.create(config, dataset)
+            jobs[name]._prepare()
         config.set("job.type", "eval")
         config.set("eval.split", "test")
-        ranking = EvaluationJob.create(config, dataset, model=job.model)
-        job.model.eval()
-        ranking.run()  # indexes for the filter are made the first time
-        start = time.perf_counter()
-        ranking.run()
-        print(f"PEER libkge rank {len(dataset.split('test')) / (time.perf_counter() - start):.1f}")
+        model = jobs[name].model
+        ranking = EvaluationJob.create(config, dataset, model=model)
+        for line in sys.stdin:
+            measure, epoch = json.loads(line)["measure"], epoch + 1
+            start = time.perf_counter()
+            if measure == "rank":
+                model.eval()
+                ranking.run()
+            else:
+                jobs[measure].epoch = epoch
+                jobs[measure].model.train()
+                jobs[measure].run_epoch()
+            done = len(dataset.split("test" if measure == "rank" else "train"))
+            print(json.dumps({"rate": done / (time.perf_counter() - start)}), file=answers, flush=True)
 
 
 def configuration(work: str, dim: int, batch: int, negatives: int, shared: bool) -> Config:

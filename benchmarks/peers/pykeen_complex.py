@@ -1,5 +1,15 @@
-"""Times PyKEEN's ComplEx: pykeen_complex.py FOLDER TRIPLES RANKED DIM BATCH NEGATIVES."""
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["torch==2.13.0", "pykeen==1.11.1"]
+# ///
+"""Times PyKEEN's ComplEx: pykeen_complex.py FOLDER TRIPLES RANKED DIM BATCH NEGATIVES.
 
+FOLDER holds train.tsv and test.tsv. As in ../worker.py, each line on stdin is a round, `{"measure": "train"}` (on
+TRIPLES random training triples) or `{"measure": "rank"}` (RANKED test triples on both sides, filtered), which is
+answered by `{"rate": triples a second}` on stdout.
+"""
+
+import json
 import os
 import sys
 import time
@@ -13,13 +23,16 @@ from pykeen.triples import TriplesFactory
 
 
 def main(folder: str, count: int, ranked: int, dim: int, batch: int, negatives: int) -> None:
-    """Trains one epoch to warm up and two that count, then ranks."""
+    """Trains two epochs a round, or ranks."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(os.cpu_count() or 1)
     train = TriplesFactory.from_path(f"{folder}/train.tsv")
     ids = {"entity_to_id": train.entity_to_id, "relation_to_id": train.relation_to_id}
     test = TriplesFactory.from_path(f"{folder}/test.tsv", **ids)
     part = TriplesFactory(train.mapped_triples[torch.randperm(train.num_triples)[:count]], **ids)
+    rows = test.mapped_triples[:ranked]
     model = ComplEx(triples_factory=part, embedding_dim=dim, loss="crossentropy", random_seed=0)
     loop = SLCWATrainingLoop(
         model=model,
@@ -28,17 +41,16 @@ def main(folder: str, count: int, ranked: int, dim: int, batch: int, negatives: 
         negative_sampler="basic",
         negative_sampler_kwargs={"num_negs_per_pos": negatives},
     )
-    quiet = {"use_tqdm": False, "use_tqdm_batch": False}
-    loop.train(triples_factory=part, num_epochs=1, batch_size=batch, **quiet)
-    start = time.perf_counter()
-    loop.train(triples_factory=part, num_epochs=2, batch_size=batch, **quiet)
-    print(f"PEER pykeen train {2 * part.num_triples / (time.perf_counter() - start):.1f}")
-    rows = test.mapped_triples[:ranked]
-    start = time.perf_counter()
-    RankBasedEvaluator().evaluate(
-        model, rows, batch_size=256, additional_filter_triples=[train.mapped_triples], use_tqdm=False
-    )
-    print(f"PEER pykeen rank {len(rows) / (time.perf_counter() - start):.1f}")
+    evaluator, known = RankBasedEvaluator(), [train.mapped_triples]
+    for line in sys.stdin:
+        start = time.perf_counter()
+        if json.loads(line)["measure"] == "train":
+            loop.train(part, num_epochs=2, batch_size=batch, use_tqdm=False, use_tqdm_batch=False)
+            done = 2 * part.num_triples
+        else:
+            evaluator.evaluate(model, rows, batch_size=256, additional_filter_triples=known, use_tqdm=False)
+            done = len(rows)
+        print(json.dumps({"rate": done / (time.perf_counter() - start)}), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def report(runs: tuple[Path, ...], out: Path, split: str, limit: int | None) -> 
     from rich.console import Console
     from rich.progress import Progress
 
-    from jobi_tf.experiments.report.page import write_report
+    from jobi_tf.report.page import write_report
 
     console, options = Console(stderr=True), dict[str, Any]()
     with ExitStack() as stack:

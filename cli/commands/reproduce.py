@@ -7,25 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.table import Column
 
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
-from ..console import print_table
+from ..console import JobDisplay, print_table
 from ..main import INTERRUPTED, ended_as_interrupted
 from ..options import Command
 
 if TYPE_CHECKING:
-    from jobi_tf.experiments.reproduce.experiment import Experiment
-    from jobi_tf.experiments.reproduce.plan import Plan, PlannedRun, Source
-    from jobi_tf.experiments.reproduce.processes import Event
-    from jobi_tf.experiments.reproduce.session import Outcome, Session
+    from jobi_tf.jobs import Epoch
+    from jobi_tf.reproduce.experiment import Experiment
+    from jobi_tf.reproduce.runs import Plan, PlannedRun, Source
+    from jobi_tf.reproduce.session import Session
 
 ALL = "all"
 
 
 @click.command(cls=Command)
-@click.argument("names", nargs=-1, required=True, metavar="EXPERIMENT…")
+@click.argument("names", nargs=-1, metavar="EXPERIMENT…")
 @click.option("--dataset", "datasets", multiple=True, metavar="NAME|PATH|NAME=PATH", help="Data set; may be repeated.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Seeds 0 to N - 1  [default: the experiment's]")
 @click.option("--quick", is_flag=True, help="Small models, trained shortly, one seed: to see that everything works.")
@@ -44,8 +45,9 @@ ALL = "all"
     show_default=True,
     help="Where tables are written.",
 )
-@click.option("--dry-run", is_flag=True, help="Tell what is complete and what would be run.")
+@click.option("--dry-run", is_flag=True, help="Print which runs are complete and which would be trained.")
 @click.option("--tables-only", is_flag=True, help="Train nothing; write tables from the runs that are complete.")
+@click.option("--list", "list_", is_flag=True, help="List the experiments that come with the library and do nothing.")
 def reproduce(
     names: tuple[str, ...],
     datasets: tuple[str, ...],
@@ -56,41 +58,43 @@ def reproduce(
     out: Path,
     dry_run: bool,
     tables_only: bool,
+    list_: bool,
 ) -> None:
     """Run experiments of the paper and others, and write their tables, the paper's figures beside ours.
 
-    EXPERIMENT is table2, table3, ablation, batch-sweep, negatives-sweep, full-softmax, typecomplex, runtime,
-    qualitative, models, sides, best, all, or a YAML file. Runs that are complete are only read, interrupted ones go on,
-    missing ones are made. Writes NAME.md, NAME.csv and NAME.png.
+    EXPERIMENT is one of those that --list shows, all, or a YAML file. Complete runs are only read, interrupted ones
+    continued, missing ones trained. Writes NAME.md, NAME.csv and NAME.png.
     """
+    if list_:
+        _list_experiments()
+        return
+    if not names:
+        raise UsageError("expected the name of an experiment, or a YAML file (see `jobi-tf reproduce --list`)")
     if dry_run and tables_only:
         raise UsageError("--dry-run writes nothing, --tables-only writes tables: expected one of them")
     if jobs > 1 and (dry_run or tables_only):
         raise UsageError("--jobs is for training, which --dry-run and --tables-only leave out: expected one of them")
-    from jobi_tf.experiments.reproduce.session import Session
+    from jobi_tf.reproduce.session import Session
 
     experiments = _experiments(names)
     sources = _sources(datasets, experiments)
     display = _Display()
     command = ["jobi-tf", *sys.argv[1:]]
-    session = Session(runs, out, seeds, quick, jobs, command, display.tell, display.say)
+    session = Session(runs, out, seeds, quick, jobs, command, display.update, display.print)
     plans = [session.plan(x, _chosen(x, experiments, sources, ALL in names)) for x in experiments]
     plans = [plan for plan in plans if plan.all_runs]
     for plan in plans:
         for run in plan.all_runs:
-            _ = run.record  # a damaged one is told before anything is trained
+            _ = run.record  # whose error comes before anything is trained
     if dry_run:
         _foretell(plans)
         return
     try:
-        with ended_as_interrupted():
+        with display.jobs, ended_as_interrupted():
             written = [_carry_out(session, plan, display, tables_only) for plan in plans]
     except KeyboardInterrupt:
-        display.close()
-        click.echo("Interrupted. The same command goes on from here.", err=True)
+        click.echo("Interrupted. The same command continues from here.", err=True)
         sys.exit(INTERRUPTED)
-    finally:
-        display.close()
     for run, reason in session.failed.items():
         click.echo(f"failed: {_name(run)}: {reason}", err=True)
     if session.failed or not any(written):
@@ -98,7 +102,7 @@ def reproduce(
 
 
 def _experiments(names: tuple[str, ...]) -> list["Experiment"]:
-    from jobi_tf.experiments.reproduce.experiment import built_in, read_experiment
+    from jobi_tf.reproduce.experiment import built_in, read_experiment
 
     chosen = [other for name in names for other in (built_in() if name == ALL else [name])]
     experiments = [read_experiment(name) for name in dict.fromkeys(chosen)]
@@ -109,7 +113,7 @@ def _experiments(names: tuple[str, ...]) -> list["Experiment"]:
 
 
 def _sources(datasets: tuple[str, ...], experiments: list["Experiment"]) -> list["Source"]:
-    from jobi_tf.experiments.reproduce.plan import Source
+    from jobi_tf.reproduce.runs import Source
 
     known = {name for experiment in experiments for name in experiment.datasets}
     sources = [Source.parse(text, known) for text in dict.fromkeys(datasets)]
@@ -123,7 +127,7 @@ def _chosen(
     experiment: "Experiment", experiments: list["Experiment"], sources: list["Source"], of_all: bool
 ) -> list["Source"]:
     """Returns the data sets of an experiment; with `all`, not those that only other experiments are about."""
-    from jobi_tf.experiments.reproduce.plan import Source
+    from jobi_tf.reproduce.runs import Source
 
     if not sources:
         return [Source(name, name) for name in experiment.datasets]
@@ -131,29 +135,32 @@ def _chosen(
     return [source for source in sources if source.name not in elsewhere]
 
 
+def _list_experiments() -> None:
+    from jobi_tf.reproduce.experiment import built_in, read_experiment
+
+    rows = [(name, read_experiment(name).title, ", ".join(read_experiment(name).datasets)) for name in built_in()]
+    print_table([Column("experiment"), Column("shows"), Column("data sets")], rows)
+
+
 def _carry_out(session: "Session", plan: "Plan", display: "_Display", tables_only: bool) -> bool:
-    """Runs what is missing, writes and prints the tables; returns whether there was anything to write."""
-    name, plan = plan.experiment.name, plan.refreshed()  # an experiment before may have made its runs
+    """Trains what is missing, writes and prints the tables; returns whether there was anything to write."""
+    name = plan.experiment.name
     if not tables_only:
         missing = session.missing(plan)
         display.begin(name, missing, [run for run in plan.all_runs if run.record is not None], session.jobs)
-        session.run(missing)
-    display.close()
-    outcome = session.write(plan)
-    if outcome is None:
+        session.train(missing)
+    display.jobs.close()
+    written = session.write(plan)
+    if written is None:
         click.echo(f"{name}: no run is complete, so there is no table", err=True)
         return False
-    _print(outcome)
-    return True
-
-
-def _print(outcome: "Outcome") -> None:
-    for sheet in outcome.sheets:
-        print_table(sheet.columns, sheet.rows, sheet.title)
+    shown, tables, files = written
+    for table in tables:
+        print_table(table.columns, table.rows, table.title)
         click.echo()
-    runs = outcome.plan.all_runs
-    done = sum(run.record is not None for run in runs)
-    click.echo(f"{done} of {len(runs)} runs complete; written: {', '.join(map(str, outcome.files))}")
+    done = sum(run.record is not None for run in shown.all_runs)
+    click.echo(f"{done} of {len(shown.all_runs)} runs complete; written: {', '.join(map(str, files))}")
+    return True
 
 
 def _foretell(plans: list["Plan"]) -> None:
@@ -166,16 +173,16 @@ def _foretell(plans: list["Plan"]) -> None:
         click.echo()
     missing = [run for run in every if run.record is None]
     for source in dict.fromkeys(run.source for run in missing):
-        if not source.at_hand():
-            click.echo(f"{source.name} is not at hand: it would be downloaded, or left out where it cannot be had")
+        if not source.is_available_offline():
+            click.echo(f"{source.name} would be downloaded, or left out if that fails")
     about = _time_for(missing, complete)
     words = f", in about {about} one after another" if about else ""
-    click.echo(f"{len(complete)} of {len(every)} runs complete; {len(missing)} would be made{words}")
+    click.echo(f"{len(complete)} of {len(every)} runs complete; {len(missing)} would be trained{words}")
 
 
 def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int = 1) -> str:
     """Returns the time that missing runs may take; nothing where there are none or it cannot be told."""
-    from jobi_tf.experiments.reproduce.plan import estimate
+    from jobi_tf.reproduce.runs import estimate
     from jobi_tf.training.bars import duration
 
     seconds = estimate(missing, complete) if missing else None
@@ -189,75 +196,58 @@ def _state(runs: Sequence["PlannedRun"]) -> str:
 
 
 class _Display:
-    """Tells on stderr how runs go on: a line where one begins, is ranked and ends; on a terminal every epoch too."""
+    """Prints a line where a run begins, is ranked and ends; a terminal shows every epoch too."""
 
     def __init__(self) -> None:
-        from jobi_tf.training.bars import stderr_console
-
-        self._console = stderr_console()
-        self._status = self._console.status("") if self._console.is_terminal else None
-        self._jobs = 1
+        self.jobs = JobDisplay()
+        self.print = self.jobs.print
+        self._count = 1
         self._missing: list[PlannedRun] = []
         self._complete: list[PlannedRun] = []
-        self._places: dict[Path, str] = {}
-        self._begun: dict[str, tuple[int, float]] = {}
-        self._epochs: dict[str, str] = {}
+        self._labels: dict[Path, str] = {}
+        self._begun: dict[Path, tuple[int, float]] = {}
 
     def begin(self, name: str, missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int) -> None:
-        """Begins an experiment: what is missing is made, `jobs` at once; what is complete tells how long it takes."""
-        self._missing, self._complete, self._jobs = list(missing), list(complete), jobs
-        self._places = {run.path: f"{name} [{i}/{len(missing)}]" for i, run in enumerate(missing, 1)}
+        """Begins an experiment: `missing` are trained, `jobs` at a time; `complete` show how long that takes."""
+        self._missing, self._complete, self._count = list(missing), list(complete), jobs
+        places = enumerate(missing, 1)
+        self._labels = {run.path: f"{name} [{i}/{len(missing)}] {_name(run)}" for i, run in places}
         if missing:
-            self.say(f"{name}: {self._left()}")
+            self.print(f"{name}: {self._left()}")
 
-    def say(self, sentence: str) -> None:
-        """Prints a line."""
-        self._console.print(sentence, soft_wrap=True)
-
-    def tell(self, event: "Event") -> None:
-        """Shows an event of a run."""
-        label = f"{self._places[event.run.path]} {_name(event.run)}"
-        if event.kind == "begun":
-            done = event.content["epoch"]
-            self.say(f"{label}" + (f": goes on after epoch {done}" if done else ""))
-            self._begun[label] = done, time.monotonic()
-            self._epochs[label] = "begins"
-        elif event.kind == "epoch":
-            self._epochs[label] = self._epoch(label, event)
-            if event.content["value"] is not None and self._status is None:
-                self.say(f"{label}: {self._epochs[label]}")
+    def update(self, run: "PlannedRun", event: "Epoch | str | None") -> None:
+        """Shows that a run has begun, finished an epoch, or ended with the reason of a failure or ""."""
+        label = self._labels[run.path]
+        if event is None:
+            self._begun[run.path] = run.epochs_done, time.monotonic()
+            if run.epochs_done:
+                self.print(f"{label}: continues after epoch {run.epochs_done}")
+            self.jobs.update(label, "starting")
+        elif isinstance(event, tuple):
+            value = event.logs.get(f"val_{run.config.monitor}")
+            state = self._epoch(run, event, value)
+            self.jobs.update(label, state)
+            if value is not None and not self.jobs.console.is_terminal:
+                self.print(f"{label}: {state}")
         else:
-            self._epochs.pop(label, None)
-            self._missing.remove(event.run)
-            self.say(f"{label}: {self._result(event)}; {self._left()}")
-        if self._status:
-            from rich.text import Text
+            self.jobs.update(label, None)
+            self._missing.remove(run)
+            result = f"failed: {event}" if event else self._result(run)
+            self.print(f"{label}: {result}; {self._left()}")
 
-            self._status.update(Text("\n".join(f"{name}: {epoch}" for name, epoch in self._epochs.items())))
-            self._status.start()
-
-    def close(self) -> None:
-        """Takes the moving part off the terminal."""
-        if self._status:
-            self._status.stop()
-
-    def _epoch(self, label: str, event: "Event") -> str:
-        """Returns what to tell of an epoch, with the time left if the run is not ended early."""
+    def _epoch(self, run: "PlannedRun", event: "Epoch", value: float | None) -> str:
+        """Returns an epoch, with the time left if the run does not stop early."""
         from jobi_tf.training.bars import duration
 
-        epoch, epochs, value = (event.content[name] for name in ("epoch", "epochs", "value"))
-        before, begun = self._begun[label]
-        ranked = "" if value is None else f", validation {METRICS[event.run.config.monitor]} {value:.4f}"
-        seconds = (time.monotonic() - begun) / (epoch - before) * (epochs - epoch)
-        return f"epoch {epoch}/{epochs}{ranked}" + (f", left ≤ {duration(seconds)}" if seconds else "")
+        before, begun = self._begun[run.path]
+        ranked = "" if value is None else f", validation {METRICS[run.config.monitor]} {value:.4f}"
+        seconds = (time.monotonic() - begun) / (event.epoch - before) * (event.epochs - event.epoch)
+        return f"epoch {event.epoch}/{event.epochs}{ranked}" + (f", left ≤ {duration(seconds)}" if seconds else "")
 
-    def _result(self, event: "Event") -> str:
-        """Returns what came of a run that ended; from a complete one the time of others is told."""
+    def _result(self, run: "PlannedRun") -> str:
+        """Returns the results of a complete run, by whose time that of others is estimated."""
         from jobi_tf.training.bars import duration
 
-        if event.kind == "failed":
-            return f"failed: {event.content['reason']}"
-        run = event.run.refreshed()
         try:
             record = run.record
         except JobiError as error:
@@ -268,8 +258,8 @@ class _Display:
         return f"{metrics}; {duration(record.seconds)}"
 
     def _left(self) -> str:
-        """Returns how many runs are left, and for how long if that can be told."""
-        about = _time_for(self._missing, self._complete, self._jobs)
+        """Returns the number of runs that are left, with the estimated time."""
+        about = _time_for(self._missing, self._complete, self._count)
         return f"{len(self._missing)} left" + (f", about {about}" if about else "")
 
 

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,18 @@ import click
 
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
-from jobi_tf.training.config import parse_assignment
+from jobi_tf.training.config import parse_assignments
 
-from ..console import print_table
+from ..console import JobDisplay, print_table
 from ..main import INTERRUPTED, ended_as_interrupted
 from ..options import Command
 
 if TYPE_CHECKING:
-    from jobi_tf.experiments.search_results import Results, Trial
+    from optuna.trial import FrozenTrial
+
+    from jobi_tf.jobs import Epoch
+    from jobi_tf.tuning.results import Results
+    from jobi_tf.tuning.spaces import Space
 
 BEST = 10
 
@@ -28,6 +33,7 @@ BEST = 10
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting that is not to be searched.")
 @click.option("--trials", type=click.IntRange(min=1), help="Number of trials, instead of the one in the space.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Trials at a time.")
+@click.option("--storage", metavar="URL", help="Database for Optuna, so that several machines can work on a search.")
 @click.option("--quiet", "-q", is_flag=True, help="Print the result only.")
 @click.option("--list", "list_", is_flag=True, help="List the ready-made spaces and do nothing.")
 def search(
@@ -37,6 +43,7 @@ def search(
     assignments: tuple[str, ...],
     trials: int | None,
     jobs: int,
+    storage: str | None,
     quiet: bool,
     list_: bool,
 ) -> None:
@@ -45,7 +52,7 @@ def search(
     The validation split judges; the test split is never looked at. The same command goes on with a search that was
     ended in any way. Each trial is a run of its own in the folder of the search.
     """
-    from jobi_tf.experiments.spaces import read_space, ready_made
+    from jobi_tf.tuning.spaces import read_space, ready_made
 
     if list_:
         for name in ready_made():
@@ -53,9 +60,7 @@ def search(
         return
     if space is None:
         raise UsageError("expected a YAML file or the name of a ready-made space (see `jobi-tf search --list`)")
-    settings = dict(parse_assignment(text) for text in assignments)
-    if len(settings) < len(assignments):
-        raise UsageError("expected each setting after --set at most once")
+    settings = parse_assignments(assignments)
     if dataset is not None:
         if "dataset" in settings:
             raise UsageError("expected --dataset or --set dataset=…, got both")
@@ -63,61 +68,105 @@ def search(
     chosen = read_space(space)
     if settings or trials:
         chosen = chosen.changed(settings, trials)
-    from jobi_tf.experiments.search import search as run
-    from jobi_tf.experiments.search_progress import SearchProgress
+    try:
+        import optuna  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("searching needs Optuna: pip install 'jobi-tf[search]'") from None
+    from jobi_tf.tuning.search import search as run
 
     out = out or Path("runs") / "searches" / chosen.name
-    progress = None if quiet else SearchProgress()
     try:
-        with ended_as_interrupted():
-            results = run(chosen, out, jobs, progress)
+        with JobDisplay() as display, ended_as_interrupted():
+            progress = None if quiet else _Progress(chosen, display)
+            if not quiet:
+                display.print(
+                    f"search    {chosen.sampler}, {chosen.size} trials, by validation {METRICS[chosen.metric]}"
+                )
+                display.print(f"folder    {out}")
+            results = run(chosen, out, jobs, storage, progress or (lambda trial, event: None))
     except KeyboardInterrupt:
-        if progress:
-            progress.close()
-        click.echo(f"Interrupted; the same command goes on with the search in {out}.", err=True)
+        click.echo(f"Interrupted; the same command continues the search in {out}.", err=True)
         sys.exit(INTERRUPTED)
-    finally:
-        if progress:
-            progress.close()
-    _say_result(results, quiet)
+    _print_result(results, quiet)
 
 
-def _say_result(results: "Results", quiet: bool) -> None:
-    from jobi_tf.experiments.search_progress import format_value
+class _Progress:
+    """Prints a line for each trial that has ended; a terminal shows the epochs of those that are running."""
+
+    def __init__(self, space: "Space", display: JobDisplay):
+        self.space, self.display = space, display
+        self.start, self.ended = time.monotonic(), 0
+
+    def __call__(self, trial: int, event: "Epoch | Results | None") -> None:
+        label = f"trial {trial}"
+        if event is None:
+            self.display.update(label, "starting")
+        elif isinstance(event, tuple):
+            self.display.update(label, f"epoch {event.epoch}/{event.epochs}")
+        else:
+            self.display.update(label, None)
+            self.display.print(self._line(trial, event))
+
+    def _line(self, number: int, results: "Results") -> str:
+        from jobi_tf.training.bars import duration
+        from jobi_tf.tuning.results import number as number_of
+
+        self.ended += 1
+        done = len(results.trials) - results.count("RUNNING")
+        trial = next(trial for trial in results.trials if number_of(trial) == number)
+        left = (time.monotonic() - self.start) / self.ended * (self.space.size - done)
+        best = "  best so far" if results.ranked()[:1] == [trial] else ""
+        time_left = f"  left ≈ {duration(left)}" if left > 0 else ""
+        return f"{done}/{self.space.size}  {_describe(trial, results)}{best}{time_left}"
+
+
+def _describe(trial: "FrozenTrial", results: "Results") -> str:
+    """Returns a trial on one line: how it ended and its settings."""
     from jobi_tf.training.bars import duration
+    from jobi_tf.tuning.results import number
 
-    space, ranked = results.space, results.ranked()
-    names = [parameter.name for parameter in space.parameters]
+    settings = "  ".join(f"{name} {_short(value)}" for name, value in results.params(trial).items())
+    found = trial.user_attrs
+    if trial.state.name == "FAIL":
+        return f"trial {number(trial)}  failed: {found.get('reason')}  ({settings})"
+    pruned = f"pruned at epoch {found['epochs']}  " if trial.state.name == "PRUNED" else ""
+    value = f"{METRICS[results.space.metric]} {trial.value:.4f}"
+    return f"trial {number(trial)}  {pruned}{value}  {duration(found['seconds'])}  {settings}"
 
-    def cells(trial: "Trial") -> list[str]:
-        metrics = [f"{(trial.metrics or {})[name]:.4f}" for name in BETTER_IF_HIGHER]
-        params = [format_value(trial.params[name]) if name in trial.params else "" for name in names]
-        return [str(trial.number), *metrics, str(trial.best_epoch), duration(trial.seconds or 0), *params]
 
-    counts = ", ".join(
-        f"{count} {state}" for state in ("complete", "pruned", "failed") if (count := results.count(state))
-    )
-    title = f"{counts}; best by validation {METRICS[space.metric]}:"
+def _short(value: object) -> str:
+    """Returns a setting with at most four significant digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _print_result(results: "Results", quiet: bool) -> None:
+    from jobi_tf.training.bars import duration
+    from jobi_tf.tuning.results import number
+
+    ranked, names = results.ranked(), [*results.space.search]
+
+    def cells(trial: "FrozenTrial") -> list[str]:
+        found, params = trial.user_attrs, results.params(trial)
+        metrics = [f"{found['metrics'][name]:.4f}" for name in BETTER_IF_HIGHER]
+        values = [_short(params[name]) if name in params else "" for name in names]
+        return [str(number(trial)), *metrics, str(found["best_epoch"]), duration(found["seconds"]), *values]
+
+    states = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
+    counts = ", ".join(f"{count} {name}" for name, state in states.items() if (count := results.count(state)))
     columns = ["trial", *(METRICS[name] for name in BETTER_IF_HIGHER), "epoch", "trained", *names]
-    print_table(columns, [cells(t) for t in ranked[:BEST]], title)
+    title = f"{counts}; best by validation {METRICS[results.space.metric]}:"
+    print_table(columns, [cells(trial) for trial in ranked[:BEST]], title)
     for trial in results.trials:
-        if trial.state == "failed":
-            click.echo(f"trial {trial.number} failed: {trial.reason}", err=True)
-    click.echo(f"search folder {results.folder.path}")
-    picture = _draw(results)
+        if trial.state.name == "FAIL":
+            click.echo(f"trial {number(trial)} failed: {trial.user_attrs.get('reason')}", err=True)
+    path = results.folder.path
+    click.echo(f"search folder {path}")
+    try:
+        pictures = "".join(f", {picture.name}" for picture in results.draw())
+    except MissingExtraError as error:
+        pictures = f"; no pictures: {error}"
     if not quiet:
-        path, best = results.folder.path, results.folder.trial(ranked[0].number).path
-        click.echo(f"written: trials.csv, best.yaml{picture}", err=True)
-        click.echo(f"next: jobi-tf evaluate {shlex.quote(str(best))}", err=True)
+        click.echo(f"written: trials.csv, best.yaml{pictures}", err=True)
+        click.echo(f"next: jobi-tf evaluate {shlex.quote(str(results.folder.trial(ranked[0]).path))}", err=True)
         click.echo(f"      jobi-tf train --config {shlex.quote(str(results.folder.best))} --seed 1", err=True)
         click.echo(f"      tensorboard --logdir {shlex.quote(str(path))}", err=True)
-
-
-def _draw(results: "Results") -> str:
-    from jobi_tf.experiments.search_plots import plot_search
-
-    try:
-        plot_search(results)
-    except MissingExtraError as error:
-        return f"; no picture: {error}"
-    return ", search.png"

@@ -203,7 +203,7 @@ class Queries(Batch):
         for head, own, candidates in zip(model.heads, relations, (table, embeddings.get("pairs", table)), strict=False):
             prepared = Relations(head.prepared(own, training), place)
             sides = [(HEAD, slice(None, heads)), (TAIL, slice(heads, None))]
-            queries = tf.concat([head.queries(side, known[x], prepared[x]) for side, x in sides], 0)
+            queries = tf.concat([head.queries(side, known[x], prepared[x], model.xla) for side, x in sides], 0)
             queries = head.through_net(queries, training)
             scores.append(all_scores(model.scorer, queries, model.scorer.candidate(candidates)))
         if not model.regularizers:

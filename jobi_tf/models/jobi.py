@@ -43,6 +43,7 @@ class JoBi(keras.Model):
         relation_dropout: dropout rate of relation embeddings in training queries, in [0, 1).
         entity_initializer: a Keras initialiser or its name. None: Glorot normal over each [E, d] part of the table.
         relation_initializer: the same for relations. None: that of the scorer, mostly Glorot normal.
+        freeze_entities: whether entity embeddings, such as pretrained ones, stay as they are.
         seed: seed of the default initialisers and of dropout, each table having a stream of its own.
 
     Raises:
@@ -72,6 +73,7 @@ class JoBi(keras.Model):
         relation_dropout: float = 0.0,
         entity_initializer: Any = None,
         relation_initializer: Any = None,
+        freeze_entities: bool = False,
         seed: int = 0,
         **kwargs: Any,
     ):
@@ -94,6 +96,8 @@ class JoBi(keras.Model):
         )
         initializer = self.entity_initializer or glorot_normal(num_entities, dim, fold_in(seed, "entities"))
         self.entities = EmbeddingTable(num_entities, self.scorer.entity_width(dim), initializer, "entities")
+        self.freeze_entities = freeze_entities
+        self.entities.trainable = not freeze_entities
         options = dim, reciprocal, relation_dropout, self.relation_initializer, seed
         self.heads = [Head(self.scorer, num_relations, *options, name=name) for name in HEADS[: 1 + joint]]
         self._drop = Dropout(entity_dropout, fold_in(seed, "entities", "dropout")) if entity_dropout else None

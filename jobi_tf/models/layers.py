@@ -123,9 +123,15 @@ class Head(keras.layers.Layer):
         """Returns what queries take for each relation, float32 [R, …]; reciprocal relations follow, [2R, …]."""
         return self.prepared(tf.convert_to_tensor(self.relations.table.value))
 
-    def queries(self, side: int, anchor: tf.Tensor, relations: Relations) -> tf.Tensor:
-        """Returns the queries of a batch for the entities on `side`, before the network: [N, width] → [N, length]."""
-        return self.scorer.queries(TAIL if self.reciprocal else side, anchor, relations)
+    def queries(self, side: int, anchor: tf.Tensor, relations: Relations, xla: bool = False) -> tf.Tensor:
+        """Returns the queries of a batch for the entities on `side`, before the network: [N, width] → [N, length].
+
+        XLA has to know all sizes, so that a caller that it compiles as a whole cannot have queries in groups.
+        """
+        side = TAIL if self.reciprocal else side
+        return (
+            self.scorer.query(side, anchor, relations.each()) if xla else self.scorer.queries(side, anchor, relations)
+        )
 
     def through_net(self, queries: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns the output of the scorer's network for queries, [N, …] → [N, length]; without one the queries."""

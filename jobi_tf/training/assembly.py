@@ -1,6 +1,6 @@
 """From settings to what `fit` needs: a compiled model and its stream of batches."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -29,14 +29,8 @@ MARGIN_OF_DISTANCES = 6.0  # default of what is added to a negative distance bef
 LAST_LEARNING_RATE = 0.01  # of the first one, with an exponential schedule
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """The size of an epoch.
-
-    Args:
-        steps: its steps.
-        triples: the training triples that they stand for.
-    """
+class Epoch(NamedTuple):
+    """The steps of an epoch, and the training triples that they stand for."""
 
     steps: int
     triples: int
@@ -101,32 +95,20 @@ def _distance_margin(config: TrainConfig) -> float | None:
 
 def build_model(config: TrainConfig, graph: Graph) -> JoBi:
     """Creates and compiles a model, given `completed` settings; call it inside the strategy's scope."""
-    model = JoBi(
-        graph.num_entities,
-        graph.num_relations,
-        config.dim,
-        config.model,
-        config.joint,
-        reciprocal=config.reciprocal,
-        regularizers=_regularizers(config),
-        entity_dropout=config.entity_dropout,
-        relation_dropout=config.relation_dropout,
-        seed=config.seed,
-    )
-    model.entities.trainable = not config.freeze_entities
+    names = ("joint", "reciprocal", "entity_dropout", "relation_dropout", "freeze_entities", "seed")
+    options = {name: getattr(config, name) for name in names} | {"regularizers": _regularizers(config)}
+    model = JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, **options)
     compile_model(model, config, epoch(config, graph).steps * config.epochs)
     return model
 
 
 def _regularizers(config: TrainConfig) -> list[Regularizer]:
-    regularizers: list[Regularizer] = []
-    if config.n3 or config.n3_pair:
-        regularizers.append(N3(config.n3, config.n3_pair))
-    if config.l2:
-        regularizers.append(L2(config.l2))
-    if config.relation_prediction:
-        regularizers.append(RelationPrediction(config.relation_prediction))
-    return regularizers
+    kinds: list[tuple[type[Regularizer], tuple[float, ...]]] = [
+        (N3, (config.n3, config.n3_pair)),
+        (L2, (config.l2,)),
+        (RelationPrediction, (config.relation_prediction,)),
+    ]
+    return [cls(*weights) for cls, weights in kinds if any(weights)]
 
 
 def compile_model(
@@ -185,22 +167,10 @@ def _learning_rate(config: TrainConfig, steps: int) -> float | keras.optimizers.
 
 def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0, split: str = "train") -> tf.data.Dataset:
     """Returns the endless stream of training batches from step `first_step` on, given `completed` settings."""
-    size = config.batch_size or 0
-    if config.loss == "full-softmax":
-        pair_entities = config.pair_entities
-        return query_batches(
-            graph, size, config.joint, config.seed, pair_entities=pair_entities, split=split, first_step=first_step
-        )
-    return training_batches(
-        graph,
-        size,
-        config.negatives,
-        config.p,
-        config.joint,
-        config.negatives_mode,
-        config.seed,
-        chunk=config.chunk,
-        filter_negatives=config.filter_negatives,
-        split=split,
-        first_step=first_step,
+    queries = config.loss == "full-softmax"
+    names = ["pair_entities"] if queries else ["negatives", "p", "chunk", "filter_negatives"]
+    options = {name: getattr(config, name) for name in ("batch_size", "joint", "seed", *names)}
+    options |= {"split": split, "first_step": first_step}
+    return (
+        query_batches(graph, **options) if queries else training_batches(graph, mode=config.negatives_mode, **options)
     )

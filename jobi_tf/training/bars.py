@@ -33,7 +33,15 @@ class Bar:
     def __init__(self, total: float, unit: str, label: str = "", console: Console | None = None, beside: int = 60):
         self.console = console or stderr_console()
         self._total, self._unit, self._label = total, unit, label
-        self._bars = bars_on(self.console, beside, longest=40)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=max(8, min(40, self.console.width - beside))),
+            TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True)),
+            console=self.console,
+            refresh_per_second=5,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
         self._task = self._bars.add_task(label, total=total, state="")
         self._done, self._begin = 0.0, time.monotonic()
         self._written = self._begin
@@ -79,27 +87,6 @@ class Bar:
     def close(self) -> None:
         """Removes the bar, also after an interruption; may be called more than once."""
         self._bars.stop()
-
-
-def bars_on(console: Console, beside: int, longest: int) -> Progress:
-    """Returns bars with a description before and a `state` after them, which disappear when they stop.
-
-    They are shown on a terminal only.
-
-    Args:
-        console: where they are drawn.
-        beside: columns that are left to the text.
-        longest: columns that a bar takes at most.
-    """
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=max(8, min(longest, console.width - beside))),
-        TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True)),
-        console=console,
-        refresh_per_second=5,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def duration(seconds: float) -> str:

@@ -16,6 +16,7 @@ from jobi_tf.optimizers import LazyAdam
 from jobi_tf.training.assembly import build_batches, compile_model
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run
+from jobi_tf.training.warm_start import warm_start
 
 SPLIT = "extension"
 
@@ -44,11 +45,11 @@ def extend(run: Run, triples: Sequence[tuple[str, str, str]], epochs: int = 50, 
         >>> extended.tails("Atlantis", "currency", k=3)
     """
     graph, ids = _extended_graph(run.graph, triples)
-    config = run.model.get_config() | {"num_entities": graph.num_entities}
+    config = run.model.get_config() | {"num_entities": graph.num_entities, "freeze_entities": False}
     model = JoBi.from_config(config)
     seen = np.append(run.graph.seen_in_training, np.zeros(graph.num_entities - run.graph.num_entities, bool))
     new = np.setdiff1d(ids[:, [0, 2]], np.flatnonzero(seen))
-    _copy_weights(run.model, model)
+    warm_start(model, graph, run)
     if len(new):
         table = model.entities.table.numpy()
         table[new] = _first_vectors(table, Occurrences.of_graph(run.graph), ids, new)
@@ -76,14 +77,6 @@ def _extended_graph(graph: Graph, triples: Sequence[tuple[str, str, str]]) -> tu
         for name, x in graph.weights.items()
     }
     return Graph(graph.name, entities, graph.relations, splits, weights=weights), ids
-
-
-def _copy_weights(old: JoBi, new: JoBi) -> None:
-    """Copies all weights; those of the new model have more entities."""
-    for ours, theirs in zip(new.weights, old.weights, strict=True):
-        values = ours.numpy()
-        values[tuple(slice(size) for size in theirs.shape)] = theirs.numpy()
-        ours.assign(values)
 
 
 def _first_vectors(table: np.ndarray, occurrences: Occurrences, ids: np.ndarray, new: np.ndarray) -> np.ndarray:

@@ -66,21 +66,21 @@ def test_sizes_and_seen_entities():
 def test_a_failed_save_leaves_nothing(tmp_path):
     graph = random_graph()
     broken = Graph(graph.name, graph.entities, graph.relations, {**graph.splits, "test": np.array(["x"])})
-    with pytest.raises(ValueError, match="invalid literal"):
+    with pytest.raises(ValueError, match="'x'"):
         broken.save(tmp_path / "graph")
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_graph_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"found no graph.json"):
+    with pytest.raises(DataError, match=r"graph\.json"):
         Graph.open(tmp_path / "absent")
     random_graph().save(tmp_path / "graph")
     meta = tmp_path / "graph" / "graph.json"
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"format": 99}))
-    with pytest.raises(DataError, match="format 99, this version reads 1"):
+    with pytest.raises(DataError, match=r"\b99\b.*\b1\b"):
         Graph.open(tmp_path / "graph")
 
 
 def test_an_unknown_split_is_refused():
-    with pytest.raises(DataError, match="out of train, valid, test, got 'dev'"):
+    with pytest.raises(DataError, match="'dev'"):
         random_graph().split("dev")

@@ -27,10 +27,11 @@ def test_no_names(tmp_path):
 
 
 def test_an_unknown_name_gets_the_nearest_spellings():
-    with pytest.raises(DataError, match=r"unknown relation 'Capitol': not among the 3 .*did you mean 'capital'"):
+    with pytest.raises(DataError, match=r"relation 'Capitol'.*'capital'"):
         Vocabulary(["currency", "capital", "neighbour"], "relation").id("Capitol")
 
 
 def test_nothing_near_is_no_hint():
-    with pytest.raises(DataError, match=r"of this graph$"):
+    with pytest.raises(DataError, match="relation 'xyz'") as error:
         Vocabulary(["currency"], "relation").id("xyz")
+    assert "currency" not in str(error.value)

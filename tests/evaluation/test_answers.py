@@ -65,12 +65,12 @@ def test_no_queries_have_no_answers(model):
 
 
 def test_k_below_one_is_refused(model):
-    with pytest.raises(UsageError, match="expected k to be at least 1, got 0"):
+    with pytest.raises(UsageError, match=r"\bk\b.* 0"):
         best_answers(model, KNOWN, GRAPH.test, TAIL, 0)
 
 
 def test_scores_that_are_not_finite_are_an_error():
     broken = jobi_tf.JoBi(12, 2, 8)
     broken.heads[0].relations.table.assign(np.full((2, 16), np.nan, np.float32))
-    with pytest.raises(JobiError, match="expected finite scores"):
+    with pytest.raises(JobiError, match="finite"):
         best_answers(broken, KNOWN, GRAPH.test, TAIL, 3)

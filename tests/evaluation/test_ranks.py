@@ -117,14 +117,14 @@ def test_weights_that_are_not_finite_are_an_error(value, table):
     broken = weights.numpy()
     broken[3 if table == "entity" else tiny.graph.test[0, 1], 0] = value
     weights.assign(broken)
-    with pytest.raises(JobiError, match="expected finite scores, got NaN or infinity"):
+    with pytest.raises(JobiError, match="finite"):
         evaluate(tiny)
 
 
 def test_scores_that_overflow_are_an_error():
     tiny = run(random_graph())
     constant(tiny.model, 1e20)
-    with pytest.raises(JobiError, match="expected finite scores"):
+    with pytest.raises(JobiError, match="finite"):
         evaluate(tiny)
 
 
@@ -198,7 +198,7 @@ def test_wrong_arguments_are_refused():
     tiny = run(random_graph())
     with pytest.raises(UsageError, match=r"side .*'left'"):
         evaluate(tiny, side="left")
-    with pytest.raises(UsageError, match="raw or filter_with"):
+    with pytest.raises(UsageError, match=r"raw .*filter_with"):
         evaluate(tiny, raw=True, filter_with=["train"])
     with pytest.raises(UsageError, match=r"graph .*'test'"):
         evaluate(tiny.model, "test")

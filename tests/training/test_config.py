@@ -18,15 +18,15 @@ def test_a_written_config_reads_back_with_every_setting(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("dataset: umls\nlr: 1", "config.yaml: .*'lr'"),
-        ("dataset: umls\n1: 2", "config.yaml: .*'1'"),
-        ("p: 0.5", "config.yaml: expected the setting 'dataset', which is missing"),
-        ("dataset: umls\np: much", "config.yaml: expected p to be a valid number.*, got 'much'"),
-        ("dataset: umls\nnegatives: 2.5", "config.yaml: expected negatives to be a valid integer"),
-        ("dataset: umls\nlearning_rate: .inf", "config.yaml: expected learning_rate to be a finite number"),
-        ("- umls", "expected `key: value` lines in .*config.yaml, got a list"),
-        ("", "expected `key: value` lines in .*config.yaml, got an empty file"),
-        ("a: [", "expected YAML in .*config.yaml"),
+        ("dataset: umls\nlr: 1", "config.yaml.*'lr'"),
+        ("dataset: umls\n1: 2", "config.yaml.*'1'"),
+        ("p: 0.5", "config.yaml.*'dataset'"),
+        ("dataset: umls\np: much", "config.yaml.* p .*'much'"),
+        ("dataset: umls\nnegatives: 2.5", "config.yaml.* negatives .*2.5"),
+        ("dataset: umls\nlearning_rate: .inf", "config.yaml.* learning_rate .*inf"),
+        ("- umls", "config.yaml.* list"),
+        ("", "config.yaml.* empty"),
+        ("a: [", "config.yaml"),
     ],
 )
 def test_a_file_that_cannot_be_used(text, words, tmp_path):
@@ -37,10 +37,10 @@ def test_a_file_that_cannot_be_used(text, words, tmp_path):
 
 
 def test_a_missing_file_and_one_that_is_no_text(tmp_path):
-    with pytest.raises(UsageError, match=r"expected a YAML file of settings: .*absent.yaml: No such file"):
+    with pytest.raises(UsageError, match=r"absent\.yaml"):
         read_settings(tmp_path / "absent.yaml")
     (tmp_path / "junk.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match=r"expected YAML in .*junk.yaml"):
+    with pytest.raises(UsageError, match=r"junk\.yaml"):
         read_settings(tmp_path / "junk.yaml")
 
 
@@ -48,11 +48,8 @@ def test_assignments():
     assert parse_assignment("eval-every=3") == ("eval_every", 3)
     assert parse_assignment("joint = false") == ("joint", False)
     assert parse_assignment("dataset=a=b") == ("dataset", "a=b")
-    for text, words in (
-        ("joint", "expected KEY=VALUE after --set, got 'joint'"),
-        ("p=[", "expected a YAML value after p="),
-    ):
-        with pytest.raises(UsageError, match=words):
+    for text, value in (("joint", "'joint'"), ("p=[", r"p=.*\[")):
+        with pytest.raises(UsageError, match=value):
             parse_assignment(text)
 
 
@@ -114,14 +111,14 @@ def test_settings_with_an_effect_pass(settings):
         ({"checkpoint_every": "0"}, "checkpoint_every .*'0'"),
         ({"checkpoint_every": "5h"}, "checkpoint_every .*'5h'"),
         ({"devices": "a"}, "devices .*'a'"),
-        ({"label_smoothing": 1.0}, "expected label_smoothing to be less than 1"),
-        ({"entity_dropout": 1.0}, "expected entity_dropout to be less than 1"),
-        ({"relation_dropout": -0.1}, "expected relation_dropout to be greater than or equal to 0"),
-        ({"relation_prediction": -1.0}, "expected relation_prediction to be greater than or equal to 0"),
-        ({"n3": float("inf")}, "expected n3 to be a finite number"),
-        ({"loss": "hinge"}, "expected loss to be 'softmax', 'full-softmax', 'logistic' or 'margin', got 'hinge'"),
-        ({"optimizer": "sgd"}, "expected optimizer to be 'adam' or 'adagrad', got 'sgd'"),
-        ({"schedule": "steps"}, "expected schedule to be 'constant', 'cosine' or 'exponential', got 'steps'"),
+        ({"label_smoothing": 1.0}, "label_smoothing .*1"),
+        ({"entity_dropout": 1.0}, "entity_dropout .*1"),
+        ({"relation_dropout": -0.1}, "relation_dropout .*-0.1"),
+        ({"relation_prediction": -1.0}, "relation_prediction .*-1"),
+        ({"n3": float("inf")}, "n3 .*inf"),
+        ({"loss": "hinge"}, "loss .*'softmax'.*'hinge'"),
+        ({"optimizer": "sgd"}, "optimizer .*'adam'.*'sgd'"),
+        ({"schedule": "steps"}, "schedule .*'cosine'.*'steps'"),
     ],
 )
 def test_settings_out_of_range(settings, words):

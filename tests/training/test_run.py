@@ -54,7 +54,7 @@ def test_tails_and_heads_by_name(run):
 def test_unknown_names_and_no_answers_are_refused(run):
     with pytest.raises(DataError, match=r"'entity 333'.*'entity 3'"):
         run.tails("entity 333", "relation 1")
-    with pytest.raises(DataError, match="unknown relation 'capital'"):
+    with pytest.raises(DataError, match="relation 'capital'"):
         run.score([("entity 3", "capital", "entity 4")])
     with pytest.raises(UsageError, match=r"k .*0"):
         run.heads("relation 1", "entity 3", k=0)
@@ -70,7 +70,7 @@ def test_files_of_two_runs_are_refused(run, tmp_path):
     shutil.copytree(run.path, mixed)
     shutil.rmtree(mixed / "graph")
     random_graph(entities=31).save(mixed / "graph")
-    with pytest.raises(DataError, match="different runs"):
+    with pytest.raises(DataError, match="mixed"):
         jobi_tf.load_run(mixed)
 
 

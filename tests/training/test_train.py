@@ -210,16 +210,16 @@ def test_loss_goes_down(run):
         ({"negatives_mode": "shared-by-side", "negatives": 5}, "negatives.* 5"),
         ({"negatives_mode": "shared-by-side", "chunk": 20, "negatives": 6}, "batch_size .*20.* 50"),
         ({"negatives_mode": "ours"}, "negatives_mode .*'ours'"),
-        ({"p": 1.5}, "expected p to be less than or equal to 1, got 1.5"),
-        ({"dim": 0}, "expected dim to be greater than or equal to 1, got 0"),
-        ({"seed": 2**63}, "expected seed to be less than"),
-        ({"model": "transh"}, "expected model to be 'complex', 'distmult', .* or '.*', got 'transh'"),
+        ({"p": 1.5}, r"\bp .*1.5"),
+        ({"dim": 0}, "dim .*0"),
+        ({"seed": 2**63}, f"seed .*{2**63}"),
+        ({"model": "transh"}, "model .*'complex'.*'transh'"),
         ({"loss": "full-softmax", "batch_size": 500}, r"batch_size .*queries.* 500"),
         ({"loss": "margin", "label_smoothing": 0.1}, "label_smoothing"),
         ({"joint": False, "alpha": 0.25}, "alpha"),
-        ({"dimension": 3}, "expected one of the settings dataset, .*, got 'dimension'"),
+        ({"dimension": 3}, "'dimension'"),
         ({"devices": "7"}, "devices .*7"),
-        ({"devices": "0,0"}, "expected distinct devices"),
+        ({"devices": "0,0"}, "devices .*0,0"),
         ({"logical_devices": 2}, "CPU .*2"),
     ],
 )
@@ -241,9 +241,9 @@ def test_no_validation_triples_are_refused(tmp_path):
 
 def test_a_folder_with_files_is_refused_and_left_alone(tmp_path):
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(UsageError, match="new or empty folder"):
+    with pytest.raises(UsageError, match=tmp_path.name):
         train(tmp_path)
-    with pytest.raises(UsageError, match="new or empty folder"):
+    with pytest.raises(UsageError, match="mine"):
         train(tmp_path / "mine")
     assert [x.name for x in tmp_path.iterdir()] == ["mine"]
 
@@ -251,7 +251,7 @@ def test_a_folder_with_files_is_refused_and_left_alone(tmp_path):
 def test_resume_refuses_other_settings(run):
     with pytest.raises(UsageError, match=r"dim .*8.* 16"):
         jobi_tf.resume(run.path, dim=16)
-    with pytest.raises(UsageError, match=r"expected one of the settings .*, got 'dimension'"):
+    with pytest.raises(UsageError, match="'dimension'"):
         jobi_tf.resume(run.path, dimension=16)
     assert jobi_tf.load_run(run.path).config.dim == 8
 

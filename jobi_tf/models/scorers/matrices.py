@@ -32,13 +32,15 @@ class RESCAL(Scorer):
 
         The anchors of each relation are put into a matrix that is padded with zeros.
         """
-        order = tf.argsort(relations.place, stable=True)
-        anchors, ids = tf.gather(anchor, order), tf.gather(relations.place, order)
-        groups = tf.RaggedTensor.from_value_rowids(anchors, ids, tf.shape(relations.rows)[0], validate=False)
-        # [U, most queries of a relation, d]
-        products = tf.matmul(groups.to_tensor(), _matrix(relations.rows, anchor), transpose_b=side == HEAD)
-        products = tf.RaggedTensor.from_tensor(products, groups.row_lengths()).values
-        return tf.gather(products, tf.math.invert_permutation(order))
+        place, distinct = relations.place, tf.shape(relations.rows)[0]
+        order = tf.argsort(place, stable=True)
+        counts = tf.math.unsorted_segment_sum(tf.ones_like(place), place, distinct)
+        # The number of each query among those of its relation, which are neighbours in the sorted order.
+        number = tf.math.invert_permutation(order) - tf.gather(tf.cumsum(counts, exclusive=True), place)
+        index = tf.stack([place, number], 1)
+        anchors = tf.scatter_nd(index, anchor, [distinct, tf.reduce_max(counts), anchor.shape[-1]])
+        products = tf.matmul(anchors, _matrix(relations.rows, anchor), transpose_b=side == HEAD)
+        return tf.gather_nd(products, index)
 
     def relation_query(self, head: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns the outer product of h and t, row by row: [..., d] and [..., d] → [..., d²]."""

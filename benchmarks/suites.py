@@ -1,0 +1,257 @@
+"""What is measured, and what is aimed at."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.running import Line, Setting, Suite, Task
+
+
+def sizes(setting: Setting) -> dict[str, Any]:
+    """Returns the settings with which all libraries are timed: d = 200, batch 1,000, 50 negatives."""
+    small = {"dim": 4, "batch_size": 100, "negatives": 5}
+    return small if setting.tiny else {"dim": 200, "batch_size": 1000, "negatives": 50}
+
+
+def fit(setting: Setting, folder: Path, **settings: Any) -> Task:
+    """Returns the task of timing some steps of training."""
+    steps = 5 if setting.tiny else 30
+    return Task("train", {"dataset": str(folder), "steps": steps, **sizes(setting), **settings})
+
+
+def training(setting: Setting) -> Iterator[Suite]:
+    """Training of JoBi and of plain ComplEx; shared negatives; the sampler alone; full softmax."""
+    folder, size = setting.dataset, sizes(setting)
+    options = {"batch_size": size["batch_size"], "negatives": size["negatives"]}
+    tasks = {
+        "joint": fit(setting, folder),
+        "plain": fit(setting, folder, joint=False, p=0.0),
+        "biased": fit(setting, folder, joint=False),
+        "shared": fit(setting, folder, negatives_mode="shared"),
+        "sampler": Task("sample", {"dataset": str(folder), "batches": 20 if setting.tiny else 300, **options}),
+    }
+    lines = [
+        Line("training/joint", "JoBi training, ComplEx", "joint", "rate"),
+        Line("training/plain", "plain ComplEx training", "plain", "rate"),
+        Line("training/step", "JoBi step", "joint", "ms", "joint / plain", "<= 1.12"),
+        Line("training/biased", "step without pair head, negatives as JoBi's", "biased", "ms", "joint / biased"),
+        Line("training/sampler", "sampler alone, a batch", "sampler", "ms", "sampler / joint"),
+        Line("shared/joint", "JoBi training, shared negatives", "shared", "rate", "shared / joint"),
+    ]
+    yield Suite(tasks, lines, folder.name)
+    queries = {"loss": "full-softmax", "dim": size["dim"], "batch_size": 50 if setting.tiny else 500}
+    full = Task("train", {"dataset": str(folder), "steps": 5 if setting.tiny else 20, **queries})
+    line = Line("training/full-softmax", "JoBi step, 500 queries against all entities", "full", "ms")
+    yield Suite({"full": full}, [line], folder.name)
+
+
+def quality(setting: Setting) -> Iterator[Suite]:
+    """Time to a validation Hits@10 of .485 with shared and with own negatives."""
+    size = {"dim": 4, "batch_size": 100} if setting.tiny else {"dim": 200, "batch_size": 1000}
+    common = {"dataset": str(setting.dataset), "hits": 0.01 if setting.tiny else 0.485, "most_epochs": 15, **size}
+    tasks = {mode: Task("quality", {"mode": mode, **common}) for mode in ("own", "shared")}
+    what = "training to validation Hits@10 0.485, shared negatives"
+    line = Line("quality/time", what, "shared", "seconds", "own / shared", ">= 2")
+    yield Suite(tasks, [line], setting.dataset.name, once=True)
+
+
+def scale(setting: Setting) -> Iterator[Suite]:
+    """A training step with 1,900,000 entities against one with 14,541."""
+    few, many = (64, 400) if setting.tiny else (14_541, 1_900_000)
+    rest = (5, 1_000) if setting.tiny else (3_247, 2_000_000)
+    folders = {f"{entities:,}": setting.synthetic(entities, *rest) for entities in (few, many)}
+    dim = 4 if setting.tiny else 100
+    for mode in ("own", "shared"):
+        tasks = {name: fit(setting, folder, negatives_mode=mode, dim=dim) for name, folder in folders.items()}
+        what = f"JoBi step, d = {dim}, {many:,} entities, {mode} negatives"
+        line = Line(f"scale/{mode}", what, f"{many:,}", "ms", f"{many:,} / {few:,}", "<= 1.25")
+        yield Suite(tasks, [line], folders[f"{many:,}"].name)
+
+
+def ranking(setting: Setting) -> Iterator[Suite]:
+    """Filtered ranking of the test split against the bare matrix products."""
+    arguments = {"dataset": str(setting.dataset), "dim": sizes(setting)["dim"]}
+    lines = [
+        Line("ranking/product", "bare matrix products of all scores", "product", "rate"),
+        Line("ranking/rank", "filtered ranking, both sides", "rank", "rate", "rank / product", ">= 0.7"),
+    ]
+    yield Suite({name: Task(name, arguments) for name in ("rank", "product")}, lines, setting.dataset.name)
+
+
+PEERS = {"pykeen": "PyKEEN 1.11.1", "ampligraph": "AmpliGraph 2.2.0", "libkge": "LibKGE"}
+# What a peer's script measures, and the measurement of jobi-tf beside it.
+PEER_RATIOS = {
+    "pykeen": {"train": ["train", "train-shared"], "rank": ["rank"]},
+    "ampligraph": {"train": ["train", "train-shared"], "rank": ["rank"]},
+    "libkge": {"train": ["train"], "train-shared": ["train-shared"], "rank": ["rank"]},
+}
+PEER_TARGETS = {
+    "pykeen-train": ">= 10",
+    "pykeen-rank": ">= 60",
+    "ampligraph-train": ">= 2.5",
+    "libkge-train-shared": ">= 8",
+}
+
+
+def peers(setting: Setting) -> Iterator[Suite]:
+    """PyKEEN, AmpliGraph and LibKGE in turns with jobi-tf, in environments that uv makes for their scripts."""
+    folder, size = setting.dataset, sizes(setting)
+    for name, title in PEERS.items():
+        counts = [200, 20] if setting.tiny else [20_000, 512 if name == "ampligraph" else 2048]
+        script = Path(__file__).with_name("peers") / f"{name}_complex.py"
+        command = [sys.executable, "-m", "uv", "run", "--quiet", "--script", script, folder, *counts, *size.values()]
+        tasks = {
+            "train": fit(setting, folder),
+            "train-shared": fit(setting, folder, negatives_mode="shared"),
+            "rank": Task("rank", {"dataset": str(folder), "dim": size["dim"]}),
+        }
+        lines = []
+        for what, beside in PEER_RATIOS[name].items():
+            tasks[f"{name} {what}"] = Task(tuple(map(str, command)), round={"measure": what})
+            for ours in beside:
+                target = PEER_TARGETS.get(f"{name}-{ours}", "") if ours == what else ""
+                ratio = f"{ours} / {name} {what}"
+                lines.append(Line(f"peers/{name}-{ours}", f"{title}, {what}", f"{name} {what}", "rate", ratio, target))
+        yield Suite(tasks, lines, folder.name)
+
+
+def large_graph(setting: Setting) -> Path:
+    """Returns a synthetic graph of the size of the largest one of the paper."""
+    return setting.synthetic(*((200, 5, 2_000) if setting.tiny else (1_900_000, 3_247, 19_300_000)))
+
+
+def data(setting: Setting) -> Iterator[Suite]:
+    """Preparing and building 19.3 million triples of text; opening prepared graphs."""
+    small, large = setting.dataset, large_graph(setting)
+    build = ["data", "build", "--from", str(large / "train.tsv"), "--out", "OUT"]
+    tasks = {
+        "prepare": Task("load", {"dataset": str(large), "prepare": True}),
+        "build": Task("command", {"arguments": build}),
+    }
+    lines = [
+        Line("data/prepare", "preparing 19.3 M triples of text", "prepare", "seconds", target="< 300"),
+        Line("data/prepare-memory", "preparing them, peak memory", "prepare", "MB", target="< 6000"),
+        Line("data/build", "building a data set of 19.3 M triples", "build", "seconds"),
+        Line("data/build-memory", "building it, peak memory", "build", "MB"),
+    ]
+    yield Suite(tasks, lines, large.name, once=True)
+    for name, folder, target in (("open", small, "< 0.3"), ("open-large", large, "< 2")):
+        line = Line(f"data/{name}", f"opening {folder.name}, prepared", name, "seconds", target=target)
+        yield Suite({name: Task("load", {"dataset": str(folder)})}, [line], folder.name)
+
+
+def large(setting: Setting) -> Iterator[Suite]:
+    """Training, and ranking with ComplEx and RotatE, of 1.9 million entities and 19.3 million triples, with memory."""
+    folder = large_graph(setting)
+    dim, batch, steps = (4, 50, 5) if setting.tiny else (100, 1000, 400)
+    settings = {"dataset": str(folder), "steps": steps, "dim": dim, "batch_size": batch}
+    lines = [
+        Line("large/step", "JoBi step", "train", "ms", target="< 140"),  # 45 minutes an epoch
+        Line("large/memory-training", "training, peak memory", "train", "MB", target="< 9000"),
+    ]
+    yield Suite({"train": Task("train", settings)}, lines, folder.name)
+    for name, scorer, title, count in (("rank", "complex", "ComplEx", 500), ("rotate", "rotate", "RotatE", 20)):
+        task = Task("rank", {"dataset": str(folder), "dim": dim, "scorer": scorer, "triples": count})
+        what = f"ranking {count} test triples, {title}, both sides"
+        lines = [
+            Line(f"large/{name}", what, name, "seconds"),
+            Line(f"large/{name}-memory", f"{what}, peak memory", name, "MB"),
+        ]
+        yield Suite({name: task}, lines, folder.name)
+
+
+BASE = {"entities": 100_000, "triples": 2_000_000, "negatives": 50, "batch_size": 1000, "dim": 100}
+VARIED = {
+    "entities": (15_000, 50_000, 100_000, 500_000, 1_900_000),
+    "triples": (500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000),
+    "negatives": (10, 25, 50, 100, 200),
+    "batch_size": (100, 250, 500, 1000, 2000),
+    "dim": (25, 50, 100, 200, 400),
+}
+TINY_BASE = {"entities": 64, "triples": 600, "negatives": 5, "batch_size": 50, "dim": 4}
+
+
+def growth(setting: Setting) -> Iterator[Suite]:
+    """Time and memory of a step against entities, triples, negatives, batch size and d."""
+    base, varied = (TINY_BASE, {"dim": (4, 8)}) if setting.tiny else (BASE, VARIED)
+    for name, values in varied.items():
+        tasks, lines = {}, []
+        for value in values:
+            point = {**base, name: value}
+            folder = setting.synthetic(point.pop("entities"), 5 if setting.tiny else 500, point.pop("triples"))
+            tasks[str(value)] = fit(setting, folder, **point)
+            figure, what = f"growth/{name} {value}", f"{name} {value:,}"
+            lines.append(Line(figure, f"JoBi step, {what}", str(value), "ms", f"{value} / {values[0]}"))
+            lines.append(Line(f"{figure} memory", f"JoBi training, {what}, peak memory", str(value), "MB"))
+        yield Suite(tasks, lines, "synthetic", in_turns=False)
+
+
+def memory(setting: Setting) -> Iterator[Suite]:
+    """Resident memory over 20 short epochs, each with its ranking."""
+    count, settled = (5, 3) if setting.tiny else (20, 3)
+    arguments = {"dataset": str(setting.dataset), "triples": 30_000, "count": count, "settled": settled}
+    lines = [
+        Line("memory/resident", f"resident memory after {count} epochs", "epochs", "resident", unit="MB"),
+        Line("memory/growth", f"most above epoch {settled} later on", "epochs", "growth", unit="MB"),
+        Line("memory/end", f"above epoch {settled} at the end", "epochs", "end", unit="MB"),
+    ]
+    yield Suite({"epochs": Task("epochs", {**arguments, **sizes(setting)})}, lines, setting.dataset.name, once=True)
+
+
+def start(setting: Setting) -> Iterator[Suite]:
+    """Start of the command line: `jobi-tf --help`, and a command that reads a graph."""
+    commands = {"help": ["--help"], "stats": ["data", "stats", "world", "--json"]}
+    lines = [
+        Line("start/help", "`jobi-tf --help`", "help", "seconds", target="< 0.5"),
+        Line("start/stats", "`jobi-tf data stats world`", "stats", "seconds"),
+    ]
+    yield Suite({name: Task("command", {"arguments": x}) for name, x in commands.items()}, lines, "world")
+
+
+REQUESTS = {
+    "score-1": ("score of one triple", "triples/s"),
+    "score-64": ("scores of 64 triples", "triples/s"),
+    "tails": ("ten best tails", "queries/s"),
+}
+SERVING_TARGETS = {
+    "score-64-REST-4": ">= 5000",
+    "tails-REST-32": ">= 600",
+    "tails-REST-4-p99": "< 30",
+    "tails-gRPC-4-p99": "< 30",
+}
+
+
+def serving(setting: Setting) -> Iterator[Suite]:
+    """Start of the server and its first answers; answers a second and waits by REST and gRPC, 1 to 32 clients."""
+    dataset, name = str(setting.dataset), setting.dataset.name
+    export = Task("export", {"dataset": dataset, "folder": "exports", **sizes(setting)})
+    yield Suite({"export": export}, [], name, once=True)  # each checkout serves what it exported
+    for how, folder in (("without", "cold"), ("with", "warm")):
+        task = Task("starts", {"folder": f"exports/{folder}/graph", "dataset": dataset})
+        lines = [
+            Line(f"serving/start-{how}", f"server ready, {how} warm-up requests", how, "seconds"),
+            Line(f"serving/first-score-1-{how}", f"first score by REST, {how} them", how, "score-1", unit="ms"),
+            Line(f"serving/first-tails-{how}", f"first ten best tails by REST, {how} them", how, "tails", unit="ms"),
+        ]
+        yield Suite({how: task}, lines, name)
+    tasks, lines = {}, []
+    for request, (what, unit) in REQUESTS.items():
+        for protocol in ("REST", "gRPC"):
+            for clients in (4,) if setting.tiny else (1, 4, 32):
+                task_name, title = f"{request}-{protocol}-{clients}", f"{what} by {protocol}, clients: {clients}"
+                seconds = 0.1 if setting.tiny else 2.0
+                load = {"request": request, "protocol": protocol, "clients": clients, "seconds": seconds}
+                tasks[task_name] = Task("load_test", {"folder": "exports/warm/graph", "dataset": dataset}, load)
+                for key, its_unit in (("rate", unit), ("p50", "ms"), ("p99", "ms")):
+                    figure, text = (task_name, title) if key == "rate" else (f"{task_name}-{key}", f"{title}, {key}")
+                    target = SERVING_TARGETS.get(figure, "")
+                    lines.append(Line(f"serving/{figure}", text, task_name, key, target=target, unit=its_unit))
+    yield Suite(tasks, lines, name)
+
+
+SUITES: dict[str, Callable[[Setting], Iterator[Suite]]] = {
+    suite.__name__: suite
+    for suite in (training, quality, scale, ranking, peers, data, large, growth, memory, start, serving)
+}
+ON_REQUEST = ("peers",)

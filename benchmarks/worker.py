@@ -1,0 +1,416 @@
+"""Measurements of jobi-tf, each in a process of its own: `PYTHON worker.py TASK ARGUMENTS`, the arguments as JSON.
+
+Each line on stdin starts a round; it is a JSON object with the arguments of the round. Each round is answered by one
+line on stdout, a JSON object with what was measured: `seconds`, `ms`, `rate` (a second) and, always, `MB`, the peak of
+the resident memory of this process. It uses public names of jobi_tf only, so that it measures any checkout: the one
+whose Python runs it.
+"""
+
+import dataclasses
+import http.client
+import itertools
+import json
+import math
+import os
+import resource
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+UNSETTLED = 3  # steps after a pause that are not measured, since their batches were made in the pause
+BLOCKS = (128, 256, 512, 1024, 2048)  # queries
+PATIENCE = 60.0  # seconds to wait for an answer of a server
+JOBI_TF = [sys.executable, "-m", "jobi_tf.cli"]
+MODEL = "graph"  # name of the served model
+
+
+class Rounds:
+    """The rounds that the parent process requests; iteration gives the arguments of each."""
+
+    def __init__(self) -> None:
+        self._answers = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)  # what libraries print does not mix with the answers
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for line in sys.stdin:
+            yield json.loads(line)
+
+    def answer(self, **measured: float) -> None:
+        """Sends what was measured in this round."""
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+        print(json.dumps({"MB": peak, **measured}), file=self._answers, flush=True)
+
+
+class Untrained(NamedTuple):
+    """A model with its graph, which `jobi_tf.evaluate` takes as a run: ranking takes as long whatever the weights."""
+
+    model: Any
+    graph: Any
+
+
+def text(rounds: Rounds, dataset: str, folder: str) -> None:
+    """Writes a graph as train.tsv, valid.tsv and test.tsv, and tells its sizes."""
+    import jobi_tf
+
+    for _ in rounds:
+        graph = jobi_tf.load_graph(dataset)
+        Path(folder).mkdir(parents=True)
+        for split in ("train", "valid", "test"):
+            rows = ((graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.split(split))
+            lines = "".join("\t".join(row) + "\n" for row in rows)
+            Path(folder, f"{split}.tsv").write_text(lines, encoding="utf-8")
+        rounds.answer()
+
+
+def load(rounds: Rounds, dataset: str, prepare: bool = False) -> None:
+    """Times `load_graph` on a prepared graph, or on a text that is not prepared yet."""
+    import jobi_tf
+
+    for _ in rounds:
+        with tempfile.TemporaryDirectory(dir=".") as cache:
+            if prepare:
+                os.environ["JOBI_TF_HOME"] = str(Path(cache).absolute())
+            start = time.perf_counter()
+            jobi_tf.load_graph(dataset)
+            rounds.answer(seconds=time.perf_counter() - start)
+
+
+def command(rounds: Rounds, arguments: list[str]) -> None:
+    """Times a command of `jobi-tf` from start to end; `OUT` in the arguments stands for a new folder."""
+    for _ in rounds:
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            line = [*JOBI_TF, *(str(Path(folder, "out")) if x == "OUT" else x for x in arguments)]
+            start = time.perf_counter()
+            subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
+            seconds = time.perf_counter() - start
+        unit = 1 if sys.platform == "darwin" else 1024
+        rounds.answer(seconds=seconds, MB=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit / 1e6)
+
+
+def train(rounds: Rounds, dataset: str, steps: int, **settings: Any) -> None:
+    """Times some steps of `jobi_tf.train` a round; between rounds the training waits."""
+    import keras
+
+    import jobi_tf
+
+    class Steps(keras.callbacks.Callback):
+        def on_train_begin(self, logs: dict | None = None) -> None:
+            self.ends: list[tuple[int, float]] = []  # number of steps in the epoch, time
+            self.requests = iter(rounds)
+            next(self.requests)
+
+        def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+            self.ends.append((batch, time.perf_counter()))
+            if len(self.ends) <= UNSETTLED + steps:
+                return
+            # An execution may have several steps; the pause between two epochs is left out.
+            gaps = [
+                (after - before) / (last - first)
+                for (first, before), (last, after) in itertools.pairwise(self.ends[UNSETTLED:])
+                if last > first
+            ]
+            step = statistics.median(gaps)
+            rounds.answer(ms=1e3 * step, rate=settings["batch_size"] / step)
+            if next(self.requests, None) is None:
+                os._exit(0)
+            self.ends.clear()
+
+    settings = {"epochs": 10**6, "checkpoint_every": "1000000", "run_dir": "run", "eval_every": 0, **settings}
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        settings["run_dir"] = str(Path(folder, "run"))
+        jobi_tf.train(jobi_tf.load_graph(dataset), callbacks=[Steps()], **settings)
+
+
+def sample(rounds: Rounds, dataset: str, batches: int, **options: Any) -> None:
+    """Times the stream of training batches when nothing else runs."""
+    import jobi_tf
+
+    stream = iter(jobi_tf.training_batches(jobi_tf.load_graph(dataset), **options))
+    for _ in rounds:
+        for _ in range(UNSETTLED):
+            next(stream)
+        start = time.perf_counter()
+        for _ in range(batches):
+            next(stream)
+        rounds.answer(ms=1e3 * (time.perf_counter() - start) / batches)
+
+
+def rank(rounds: Rounds, dataset: str, dim: int, scorer: str = "complex", triples: int | None = None) -> None:
+    """Times the filtered ranking of test triples on both sides; the known answers are collected before."""
+    import jobi_tf
+
+    graph = jobi_tf.load_graph(dataset)
+    graph = dataclasses.replace(graph, splits={**graph.splits, "test": graph.test[:triples]})
+    run = Untrained(jobi_tf.JoBi(graph.num_entities, graph.num_relations, dim, scorer), graph)
+    for _ in rounds:
+        seconds = jobi_tf.evaluate(run, split="test").seconds
+        rounds.answer(seconds=seconds, rate=len(graph.test) / seconds)
+
+
+def product(rounds: Rounds, dataset: str, dim: int) -> None:
+    """Times the matrix products that the ranking of the test triples cannot do without, in the best size of blocks."""
+    import tensorflow as tf
+
+    import jobi_tf
+
+    graph = jobi_tf.load_graph(dataset)
+    entities = tf.random.normal([graph.num_entities, 2 * dim])
+    queries = tf.random.normal([2 * len(graph.test), 2 * dim])
+
+    def seconds(block: int, count: int) -> float:
+        start = time.perf_counter()
+        for i in range(0, count, block):
+            tf.matmul(queries[i : i + block], entities, transpose_b=True)
+        return time.perf_counter() - start
+
+    count = min(len(queries), 2 * max(BLOCKS))
+    seconds(BLOCKS[0], count)  # threads start
+    best = min(BLOCKS, key=lambda block: min(seconds(block, count) for _ in range(2)))
+    for _ in rounds:
+        rounds.answer(rate=len(graph.test) / seconds(best, len(queries)))
+
+
+def quality(rounds: Rounds, dataset: str, hits: float, dim: int, batch_size: int, mode: str, most_epochs: int) -> None:
+    """Measures the seconds of training until validation Hits@10, filtered by all splits, is `hits`.
+
+    The time is that of the steps alone, interpolated between epochs.
+    """
+    import keras
+
+    import jobi_tf
+
+    graph = jobi_tf.load_graph(dataset)
+    steps = jobi_tf.steps_per_epoch(graph, batch_size)
+    for _ in rounds:
+        model = jobi_tf.JoBi(graph.num_entities, graph.num_relations, dim)
+        losses = {"triple": jobi_tf.SampledSoftmax(), "pair": keras.losses.BinaryCrossentropy(from_logits=True)}
+        model.compile(jobi_tf.LazyAdam(0.0012 if mode == "shared" else 0.0008), losses)
+        total = before = 0.0
+        for epoch in range(most_epochs):
+            batches = jobi_tf.training_batches(graph, batch_size, mode=mode, first_step=epoch * steps)
+            start = time.perf_counter()
+            model.fit(batches, steps_per_epoch=steps, verbose=0, shuffle=False)
+            seconds = time.perf_counter() - start
+            ranking = jobi_tf.evaluate(model, graph, "valid", filter_with=("train", "valid", "test"))
+            reached = ranking.metrics()["hits@10"]
+            if reached >= hits:
+                break
+            total, before = total + seconds, reached
+        else:
+            raise RuntimeError(f"validation Hits@10 was {before:.4f} after {most_epochs} epochs, expected {hits}")
+        rounds.answer(seconds=total + seconds * (hits - before) / (reached - before))
+
+
+def epochs(rounds: Rounds, dataset: str, triples: int, count: int, settled: int, **settings: Any) -> None:
+    """Measures the growth of resident memory over short epochs of `jobi_tf.train`, each with its ranking."""
+    import keras
+    import psutil
+
+    import jobi_tf
+
+    resident: list[float] = []
+
+    class Memory(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+            resident.append(psutil.Process().memory_info().rss / 1e6)
+
+    graph = jobi_tf.load_graph(dataset)
+    graph = dataclasses.replace(graph, splits={**graph.splits, "train": graph.train[:triples]})
+    for _ in rounds:
+        resident.clear()
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            settings |= {"epochs": count, "eval_every": 1, "patience": count, "run_dir": str(Path(folder, "run"))}
+            jobi_tf.train(graph, callbacks=[Memory()], **settings)
+        first = resident[settled - 1]
+        rounds.answer(resident=resident[-1], growth=max(resident[settled:]) - first, end=resident[-1] - first)
+
+
+def export(rounds: Rounds, dataset: str, folder: str, **settings: Any) -> None:
+    """Exports a run of one step, with warm-up requests and without: answers take as long whatever the weights."""
+    import keras
+
+    import jobi_tf
+    from jobi_tf.export import export_run
+
+    class OneStep(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+            self.model.stop_training = True
+
+    for _ in rounds:
+        graph = jobi_tf.load_graph(dataset)
+        run_dir = str(Path(folder, "run"))
+        run = jobi_tf.train(graph, callbacks=[OneStep()], epochs=1, eval_every=0, run_dir=run_dir, **settings)
+        for name in ("cold", "warm"):
+            export_run(run, Path(folder, name, MODEL), warmup=name == "warm")
+        rounds.answer()
+
+
+def starts(rounds: Rounds, folder: str, dataset: str) -> None:
+    """Times the start of a server, until it is ready, and its first answers."""
+    triples = named_triples(dataset, 1)
+    for _ in rounds:
+        start = time.perf_counter()
+        with server(folder) as ports:
+            ready = time.perf_counter() - start
+            first = {}
+            for name in ("score-1", "tails"):
+                send = sender("REST", ports, request(name, triples, takes_k(ports["REST"])))
+                begun = time.perf_counter()
+                send()
+                first[name] = 1e3 * (time.perf_counter() - begun)
+        rounds.answer(seconds=ready, **first)
+
+
+def load_test(rounds: Rounds, folder: str, dataset: str) -> None:
+    """Sends a server the same request from several clients, each of which waits for its answer before the next one."""
+    triples = named_triples(dataset, 64)
+    with server(folder) as ports:
+        with_k = takes_k(ports["REST"])
+        for arguments in rounds:
+            kind, protocol = arguments["request"], arguments["protocol"]
+            columns = request(kind, triples, with_k)
+            senders = [sender(protocol, ports, columns) for _ in range(arguments["clients"])]
+            seconds, waits = in_parallel(senders, arguments["seconds"])
+            rows = len(columns[1]["relation"])
+            p50, p99 = (1e3 * waits[math.ceil(share * len(waits)) - 1] for share in (0.5, 0.99))
+            rounds.answer(rate=len(waits) * rows / seconds, p50=p50, p99=p99)
+
+
+def in_parallel(senders: list[Callable[[], None]], seconds: float) -> tuple[float, list[float]]:
+    """Returns how long all of it took, and the waits for all answers in ascending order; connecting is not counted."""
+    waits: list[list[float]] = [[] for _ in senders]
+    failures: list[Exception] = []
+
+    def client(send: Callable[[], None], own: list[float], end: float) -> None:
+        try:
+            while not own or time.perf_counter() < end:
+                begun = time.perf_counter()
+                send()
+                own.append(time.perf_counter() - begun)
+        except Exception as error:
+            failures.append(error)
+
+    for send in senders:
+        send()
+    start = time.perf_counter()
+    threads = [threading.Thread(target=client, args=(*x, start + seconds)) for x in zip(senders, waits, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return time.perf_counter() - start, sorted(itertools.chain.from_iterable(waits))
+
+
+def named_triples(dataset: str, count: int) -> list[tuple[str, str, str]]:
+    """Returns the names of some test triples."""
+    import jobi_tf
+
+    graph = jobi_tf.load_graph(dataset)
+    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.test[:count]]
+
+
+def request(name: str, triples: list[tuple[str, str, str]], with_k: bool) -> tuple[str, dict[str, list[Any]]]:
+    """Returns the signature and the columns of a request; older exports have no input `k`, and always give ten."""
+    if name == "tails":
+        head, relation, _ = triples[0]
+        return "predict_tails", {"head": [head], "relation": [relation], **({"k": [10]} if with_k else {})}
+    heads, relations, tails = zip(*(triples if name == "score-64" else triples[:1]), strict=True)
+    return "serving_default", {"head": list(heads), "relation": list(relations), "tail": list(tails)}
+
+
+def sender(protocol: str, ports: dict[str, int], columns: tuple[str, dict[str, list[Any]]]) -> Callable[[], None]:
+    """Returns a function that sends a request, made before, over a connection of its own and waits for the answer."""
+    signature, values = columns
+    if protocol == "REST":
+        rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+        body = json.dumps({"signature_name": signature, "instances": rows}).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", ports["REST"], timeout=PATIENCE)
+
+        def by_rest() -> None:
+            connection.request("POST", f"/v1/models/{MODEL}:predict", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            content = answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"the server answered {answer.status}: {content[:200]!r}")
+
+        return by_rest
+    import grpc
+    import tensorflow as tf
+    from tensorflow_serving.apis.predict_pb2 import PredictRequest
+
+    message = PredictRequest()
+    message.model_spec.name, message.model_spec.signature_name = MODEL, signature
+    for key, column in values.items():
+        message.inputs[key].CopyFrom(tf.make_tensor_proto(column))
+    # Channels to one address would otherwise share a connection.
+    channel = grpc.insecure_channel(f"127.0.0.1:{ports['gRPC']}", [("grpc.use_local_subchannel_pool", 1)])
+    call, content = channel.unary_unary("/tensorflow.serving.PredictionService/Predict"), message.SerializeToString()
+    return lambda: call(content, timeout=PATIENCE) and None
+
+
+@contextmanager
+def server(folder: str) -> Iterator[dict[str, int]]:
+    """Runs `jobi-tf serve` until the block ends; gives its ports by protocol once the model is available."""
+    ports = {"REST": free_port(), "gRPC": free_port()}
+    options = ["--rest-port", str(ports["REST"]), "--grpc-port", str(ports["gRPC"])]
+    process = subprocess.Popen([*JOBI_TF, "serve", folder, *options], stdout=subprocess.DEVNULL)
+    try:
+        while not available(ports["REST"]):
+            if process.poll() is not None:
+                raise RuntimeError(f"the server ended with status {process.returncode} before it was ready")
+            time.sleep(0.02)
+        yield ports
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def available(port: int) -> bool:
+    """Returns whether a server answers that a version of its model is available."""
+    try:
+        versions = get(port, f"/v1/models/{MODEL}")["model_version_status"]
+    except (OSError, ValueError, KeyError):
+        return False
+    return any(version["state"] == "AVAILABLE" for version in versions)
+
+
+def takes_k(port: int) -> bool:
+    """Returns whether the number of answers is an input."""
+    signatures = get(port, f"/v1/models/{MODEL}/metadata")["metadata"]["signature_def"]["signature_def"]
+    return "k" in signatures["predict_tails"]["inputs"]
+
+
+def get(port: int, path: str) -> dict[str, Any]:
+    """Returns the JSON object at a path of the REST server."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    try:
+        connection.request("GET", path)
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+
+
+def free_port() -> int:
+    """Returns a port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+TASKS = (text, load, command, train, sample, rank, product, quality, epochs, export, starts, load_test)
+
+if __name__ == "__main__":
+    task = next(task for task in TASKS if task.__name__ == sys.argv[1])
+    task(Rounds(), **json.loads(sys.argv[2]))

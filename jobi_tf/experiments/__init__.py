@@ -1,1 +1,0 @@
-"""Searches, sweeps, tables and reports: what is made of many runs."""

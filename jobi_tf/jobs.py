@@ -1,0 +1,267 @@
+"""Trainings in processes of their own, for searches and experiments.
+
+TensorFlow returns memory only when its process ends, and a process that is killed for lack of memory takes nothing else
+along. Protocol: a child sends an `Epoch` after each epoch, which the parent answers by whether to stop, and at last its
+`_Outcome`. A child ends with its parent.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psutil
+from filelock import FileLock, Timeout
+
+from jobi_tf.errors import JobiError
+
+if TYPE_CHECKING:
+    import keras
+
+    from jobi_tf.training.config import TrainConfig
+    from jobi_tf.training.recording import Callbacks
+    from jobi_tf.training.run import Run
+
+SECONDS_FOR_THE_LOCK = 15  # a process whose parent was killed may need a moment to end
+SECONDS_TO_END = 10
+INTERRUPTED = 128 + signal.SIGINT
+
+
+class Epoch(NamedTuple):
+    """An epoch that ended, from 1, the largest number of epochs, and the metrics in Keras' `logs`."""
+
+    epoch: int
+    epochs: int
+    logs: dict[str, float]
+
+
+class JobError(JobiError):
+    """A job failed.
+
+    Args:
+        reason: one sentence.
+        fatal: whether other jobs would fail too, as with a full disk.
+    """
+
+    def __init__(self, reason: str, fatal: bool = False):
+        super().__init__(reason)
+        self.fatal = fatal
+
+
+class JobKilledError(JobError):
+    """The process of a job was killed from outside, as by the system when memory runs out."""
+
+
+class JobStoppedError(JobiError):
+    """The job was ended by `Jobs.stop`."""
+
+
+class _Outcome(NamedTuple):
+    value: Any = None
+    error: str | None = None
+    fatal: bool = False
+
+
+class Jobs:
+    """Runs tasks in processes of their own, which share the cores and the memory of GPUs.
+
+    `run` blocks, and may be called from several threads. Processes are spawned: a script that uses this needs
+    `if __name__ == "__main__":`. Leaving the context ends the processes that still run.
+
+    Args:
+        count: number of jobs at a time, by which the cores are divided.
+    """
+
+    def __init__(self, count: int = 1):
+        self.threads = max(1, _cores() // count) if count > 1 else None
+        self.stopped = False
+        self._processes: set[multiprocessing.process.BaseProcess] = set()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> "Jobs":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def run(self, task: Callable[..., Any], *arguments: Any, log: Path, on_epoch: Callable[[Epoch], bool]) -> Any:
+        """Returns `task(*arguments, callback)`, called in a new process.
+
+        Args:
+            task: function of a module, whose last argument is a Keras callback for the training that it does.
+            *arguments: picklable.
+            log: file for what the process prints; removed if it succeeds.
+            on_epoch: called after each epoch; returns whether the training should stop.
+
+        Raises:
+            JobError: the task failed.
+            JobKilledError: the process was killed.
+            JobStoppedError: `stop` was called.
+        """
+        log.parent.mkdir(parents=True, exist_ok=True)
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_child, args=(theirs, log, self.threads, task, arguments), daemon=True)
+        with self._lock:
+            if self.stopped:
+                raise JobStoppedError("the job was not started, since all are stopped")
+            process.start()
+            self._processes.add(process)
+        theirs.close()
+        try:
+            outcome = _converse(ours, on_epoch)
+        finally:
+            ours.close()
+            _end(process)
+            with self._lock:
+                self._processes.discard(process)
+        if outcome is None and self.stopped:
+            raise JobStoppedError(f"the job was stopped: see {log}")
+        if outcome is None:
+            raise JobKilledError(f"its process ended with status {process.exitcode}: see {log}")
+        if outcome.error is not None:
+            raise JobError(outcome.error, outcome.fatal)
+        log.unlink(missing_ok=True)
+        return outcome.value
+
+    def stop(self) -> None:
+        """Ends all jobs, and starts no more; checkpoints stay."""
+        with self._lock:
+            self.stopped = True
+            for process in self._processes:
+                process.terminate()
+
+
+def _converse(connection: Connection, on_epoch: Callable[[Epoch], bool]) -> _Outcome | None:
+    """Answers a child until it ends; None if it ended without an outcome."""
+    try:
+        while isinstance(message := connection.recv(), Epoch):
+            connection.send(bool(on_epoch(message)))
+        return message
+    except (EOFError, ConnectionError):
+        return None
+
+
+def _end(process: multiprocessing.process.BaseProcess) -> None:
+    if process.is_alive():
+        process.join(SECONDS_TO_END)
+        process.kill()
+    process.join()
+
+
+def _cores() -> int:
+    """Returns the number of cores that this process may use."""
+    current = psutil.Process()
+    affinity = current.cpu_affinity() if hasattr(current, "cpu_affinity") else None  # macOS has none
+    return len(affinity) if affinity else psutil.cpu_count() or 1
+
+
+def train_or_resume(config: "TrainConfig", callbacks: "Callbacks") -> "Run":
+    """Trains into the folder of a run, from its last checkpoint if it has one. Call it with `run_lock`."""
+    from jobi_tf.training.run_folder import RunFolder
+    from jobi_tf.training.train import resume, train
+
+    folder = RunFolder(Path(config.run_dir or ""))
+    if folder.checkpoints():
+        return resume(folder.path, callbacks=callbacks)
+    shutil.rmtree(folder.path, ignore_errors=True)  # its first epoch was never completed
+    return train(config=config, callbacks=callbacks)
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Holds the lock of a run folder while this process trains into it.
+
+    Raises:
+        JobiError: another process holds it.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=SECONDS_FOR_THE_LOCK)
+    except Timeout:
+        raise JobiError(f"expected no other process to train the run {folder}, but one does") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _child(connection: Connection, log: Path, threads: int | None, task: Callable, arguments: Sequence[Any]) -> None:
+    """Runs a task in the process that was started for it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then ends its children
+    signal.signal(signal.SIGTERM, _interrupt)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with log.open("w", encoding="utf-8") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        _share_devices(threads)
+        outcome = _Outcome(task(*arguments, _reporter(connection)))
+    except KeyboardInterrupt:
+        os._exit(INTERRUPTED)
+    except Exception as error:
+        traceback.print_exc()
+        outcome = _Outcome(None, _explain(error), isinstance(error, OSError) and not isinstance(error, JobiError))
+    connection.send(outcome)
+    connection.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # TensorFlow takes a while to leave, and there is nothing left to be kept
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(INTERRUPTED)  # checkpoints are complete or not there
+
+
+def _share_devices(threads: int | None) -> None:
+    """Limits the threads of TensorFlow, and makes it take GPU memory as it needs it instead of all at once."""
+    import tensorflow as tf
+
+    if threads is not None:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+
+
+def _reporter(connection: Connection) -> "keras.callbacks.Callback":
+    import keras
+
+    class Reporter(keras.callbacks.Callback):
+        """Sends each epoch to the parent process, and stops if it says so."""
+
+        def on_epoch_end(self, epoch: int, logs: dict) -> None:
+            values = {name: float(value) for name, value in logs.items()}
+            connection.send(Epoch(epoch + 1, self.params["epochs"], values))
+            if connection.recv():
+                self.model.stop_training = True
+
+    return Reporter()
+
+
+def _explain(error: Exception) -> str:
+    """Returns one sentence."""
+    text = " ".join(str(error).split())
+    if isinstance(error, JobiError):
+        return text
+    if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+        return "out of memory: the model or its batches are too large for this machine"
+    return f"{type(error).__name__}: {text}"[:500]

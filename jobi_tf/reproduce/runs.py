@@ -1,0 +1,263 @@
+"""The runs of experiments: which there are, where each is kept, and how they are trained."""
+
+import hashlib
+import json
+import re
+import shutil
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobi_tf.datasets import NAMES, archives, cache, load_graph
+from jobi_tf.datasets.catalogue import DATASETS
+from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.jobs import Epoch, Jobs, JobStoppedError, run_lock, train_or_resume
+from jobi_tf.reproduce.experiment import Experiment, Row
+from jobi_tf.reproduce.record import Record, read_record, write_record
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    import keras
+
+_NOT_OF_THE_RESULT = {"dataset", "seed", "run_dir", "devices", "logical_devices"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set of an experiment.
+
+    Args:
+        name: what experiments call it.
+        place: what `load_graph` takes: its name, or the path of a folder of triples.
+    """
+
+    name: str
+    place: str
+
+    @classmethod
+    def parse(cls, text: str, known: Iterable[str] = ()) -> "Source":
+        """Reads `NAME`, `PATH` or `NAME=PATH`; `known` are further names, of data sets that may be missing.
+
+        Raises:
+            UsageError: there is no such data set.
+        """
+        name, equals, place = text.partition("=")
+        if not equals:
+            name = place = text
+        if place in NAMES or (not equals and place in known):
+            return cls(name, place)
+        if not Path(place).expanduser().is_dir():
+            load_graph(place)  # whose error is about the name or the path
+            raise UsageError(f"expected a folder with train, valid and test for an experiment, got the file {place}")
+        return cls(name if equals else Path(place).expanduser().absolute().name, place)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of triples of the user's."""
+        return self.place not in NAMES and Path(self.place).expanduser().is_dir()
+
+    @cached_property
+    def folder(self) -> str:
+        """The name of the folder with its runs, which differs for other triples."""
+        if not self.is_local:
+            return self.name
+        return f"{re.sub(r'[^A-Za-z0-9._-]', '_', self.name)}-{load_graph(self.place).fingerprint[:8]}"
+
+    def obtain(self) -> str | None:
+        """Prepares it, with a download if necessary; returns the reason if it is not available."""
+        if self.place not in NAMES and not self.is_local:
+            return f"it has no public archive: give a folder with its triples by --dataset {self.name}=PATH"
+        try:
+            load_graph(self.place)
+        except (JobiError, OSError) as error:
+            return str(error)
+        return None
+
+    def is_available_offline(self) -> bool:
+        """Whether it needs no download."""
+        dataset = DATASETS.get(self.place)
+        if dataset is None:
+            return self.is_local or self.place in NAMES
+        return cache.graph_folder(dataset.name).exists() or archives.find(dataset) is not None
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run of an experiment; equal settings make equal runs, whichever experiment they are of.
+
+    Args:
+        path: its folder.
+        config: its settings, with the seed and the folder.
+        source: its data set.
+        label: its name, without the seed.
+    """
+
+    path: Path
+    config: TrainConfig
+    source: Source
+    label: str
+    _records: list[Record] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def record(self) -> Record | None:
+        """Its results; None while it is not complete.
+
+        Raises:
+            DataError: the folder holds a run with other settings, or a damaged one.
+        """
+        if not self._records and (record := read_record(self.path)) is not None:
+            check_settings(RunFolder(self.path), self.config)
+            self._records.append(record)
+        return self._records[0] if self._records else None
+
+    @property
+    def epochs_done(self) -> int:
+        """Epochs of the last checkpoint of an interrupted training."""
+        checkpoints = RunFolder(self.path).checkpoints()
+        return int(checkpoints[-1].name.split("-")[1]) if checkpoints else 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment with its runs, by row, data set and number of the point along a sweep; one run a seed."""
+
+    experiment: Experiment
+    sources: tuple[Source, ...]
+    runs: dict[tuple[str, str, int], tuple[PlannedRun, ...]]
+
+    def at(self, row: Row, source: Source, number: int = 0) -> tuple[PlannedRun, ...]:
+        """Returns the runs of a row on a data set, at a point of a sweep."""
+        return self.runs.get((row.name, source.name, number), ())
+
+    def records(self, row: Row, source: Source, number: int = 0) -> list[Record]:
+        """Returns the results of those that are complete."""
+        return [run.record for run in self.at(row, source, number) if run.record is not None]
+
+    @cached_property
+    def all_runs(self) -> tuple[PlannedRun, ...]:
+        """Every run once. The first seed of all rows comes first, so that a table fills evenly."""
+        seeds = max(map(len, self.runs.values()), default=0)
+        in_turn = [runs[seed] for seed in range(seeds) for runs in self.runs.values()]
+        return tuple({run.path: run for run in in_turn}.values())
+
+    def on(self, sources: Sequence[Source]) -> "Plan":
+        """Returns the part of it on some data sets."""
+        names = [source.name for source in sources]
+        return Plan(self.experiment, tuple(sources), {key: runs for key, runs in self.runs.items() if key[1] in names})
+
+
+def make_plan(experiment: Experiment, sources: Sequence[Source], folder: Path, seeds: int, quick: bool) -> Plan:
+    """Returns the runs of an experiment on data sets, in `folder`; changes nothing."""
+    runs = {}
+    for source in sources:
+        for row in experiment.rows_on(source.name):
+            for number, point in enumerate(experiment.points if row.is_run else ()):
+                config = experiment.config(row, source.name, point, quick).replace(dataset=source.place)
+                parent = folder / source.folder / name_of(config)
+                at = f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
+                label = f"{source.name}: {row.name}{at}"
+                runs[row.name, source.name, number] = tuple(
+                    PlannedRun(path := parent / f"seed-{i}", config.replace(seed=i, run_dir=str(path)), source, label)
+                    for i in range(seeds)
+                )
+    return Plan(experiment, tuple(sources), runs)
+
+
+def name_of(config: TrainConfig) -> str:
+    """Returns the name of the folder of runs with these settings: a few of them, and a digest of all."""
+    # Only what differs from the defaults counts: a setting that a later version adds changes no name.
+    chosen = config.model_dump(exclude=_NOT_OF_THE_RESULT, exclude_defaults=True)
+    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]
+    kind = f"p{config.p:g}" if config.loss == "softmax" else config.loss
+    return f"{config.model}-{'joint' if config.joint else 'plain'}-{kind}-{digest}"
+
+
+def check_settings(folder: RunFolder, config: TrainConfig) -> None:
+    """Checks that a run has these settings, as it may not after a change of defaults.
+
+    Raises:
+        DataError: one differs.
+    """
+    found = folder.read_config()
+    for name, wanted in config.model_dump(exclude=_NOT_OF_THE_RESULT).items():
+        if wanted is not None and getattr(found, name) != wanted:
+            raise DataError(
+                f"expected {name} {wanted} in {folder.config}, got {getattr(found, name)}: "
+                "move that run away to train it again"
+            )
+
+
+def estimate(missing: Sequence[PlannedRun], complete: Sequence[PlannedRun]) -> float | None:
+    """Returns the seconds that missing runs may take; None if no run on one of their data sets is complete.
+
+    The time of a run is estimated by the median of the runs with the same settings, else of those on the data set.
+    """
+    total = 0.0
+    for run in missing:
+        alike = [x for x in complete if x.path.parent == run.path.parent]
+        near = alike or [x for x in complete if x.source == run.source]
+        times = [x.record.seconds for x in near if x.record]
+        if not times:
+            return None
+        total += statistics.median(times) * (1 - run.epochs_done / run.config.epochs)
+    return total
+
+
+OnEvent = Callable[[PlannedRun, Epoch | str | None], None]
+
+
+def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict[PlannedRun, str]:
+    """Trains and ranks runs, each in a process of its own, and returns those that failed, with the reason.
+
+    An interruption ends the processes; checkpoints stay.
+
+    Args:
+        runs: the runs, in their order.
+        jobs: number of runs at a time, which share the cores.
+        on_event: called with a run and None when it begins, each of its epochs, and when it has ended the reason of its
+            failure, "" if it is complete.
+    """
+    failed: dict[PlannedRun, str] = {}
+
+    def train(run: PlannedRun) -> None:
+        def on_epoch(epoch: Epoch) -> bool:
+            on_event(run, epoch)
+            return False
+
+        if processes.stopped:
+            return
+        on_event(run, None)
+        log, reason = run.path.with_name(f"{run.path.name}.log"), ""
+        try:
+            processes.run(train_run, run.config, jobs, log=log, on_epoch=on_epoch)
+        except JobStoppedError:
+            return
+        except JobiError as error:
+            reason = failed[run] = str(error)
+        on_event(run, reason)
+
+    with Jobs(jobs) as processes, ThreadPoolExecutor(jobs) as pool:
+        try:
+            for future in [pool.submit(train, run) for run in runs]:
+                future.result()
+        except BaseException:
+            processes.stop()
+            raise
+    return failed
+
+
+def train_run(config: TrainConfig, jobs: int, callback: "keras.callbacks.Callback") -> None:
+    """Trains a run into its folder, from its last checkpoint if it has one, and writes its record."""
+    folder = RunFolder(Path(config.run_dir or ""))
+    with run_lock(folder.path):
+        if read_record(folder.path) is None:  # else another process was faster
+            if folder.checkpoints():
+                check_settings(folder, config)
+            write_record(train_or_resume(config, [callback]), jobs)
+            # Three times as large as the model, and of use only to training.
+            shutil.rmtree(folder.path / "checkpoints", ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Optuna studies over the settings of a training."""

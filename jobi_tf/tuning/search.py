@@ -1,0 +1,267 @@
+"""Searches for good settings: Optuna proposes them, processes of their own train them, the validation split judges."""
+
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import optuna
+import sqlalchemy
+from optuna.storages import RetryHeartbeatStaleTrialCallback, fail_stale_trials
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.files import written_beside
+from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError
+from jobi_tf.training.config import read_settings
+from jobi_tf.tuning.results import Results, SearchFolder, number
+from jobi_tf.tuning.spaces import Space
+from jobi_tf.tuning.trial import summary, train_trial
+
+warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+# Ranges whose end is no multiple of the step are as good.
+warnings.filterwarnings("ignore", "The distribution is specified by", UserWarning)
+
+HEARTBEAT, GRACE = 10, 30  # seconds
+SECONDS_FOR_SQLITE = 60  # to wait for other processes that write
+MOST_CRASHES = 2
+FAILURES_IN_A_ROW = 5
+RETRY = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
+OnEvent = Callable[[int, Epoch | Results | None], None]
+
+
+def search(
+    space: Space,
+    out: str | Path,
+    jobs: int = 1,
+    storage: str | None = None,
+    on_event: OnEvent = lambda trial, event: None,
+) -> Results:
+    """Searches, or continues the search of a folder, and returns its trials.
+
+    A search may be stopped in any way, and several processes or machines may work on one storage: a trial whose process
+    has gone is retried by another with the same settings, from its last checkpoint if that is there.
+
+    Args:
+        space: what to search.
+        out: folder of the search.
+        jobs: trials at a time, each in a process of its own; they share the cores.
+        storage: URL of a database for Optuna, whose study has the name of the folder; by default a file in the folder.
+        on_event: called with the number of a trial and None when it begins, each of its epochs, and the results when it
+            has ended.
+
+    Raises:
+        UsageError: the space is invalid, or the folder holds another search.
+        DataError: the data or the storage cannot be used.
+        JobiError: no trial is complete, or something failed that is no fault of a trial.
+    """
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    space.check()
+    folder = SearchFolder(Path(out))
+    if folder.path.exists() and not folder.space.is_file() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        raise UsageError(f"expected a new or empty folder, or that of a search, but {out} holds other files")
+    graph = space.config({}).load_graph()
+    if not len(graph.valid):
+        raise UsageError(f"expected validation triples in {graph.name}, by which trials are compared, got none")
+    folder.path.mkdir(parents=True, exist_ok=True)
+    _keep(space, folder)
+    study = open_study(space, folder, graph.fingerprint, storage)
+    with Jobs(jobs) as processes, ThreadPoolExecutor(1) as pool:
+        running = _Search(space, folder, study, processes, jobs, on_event)
+        future = pool.submit(running.run)
+        try:
+            future.result()
+        except BaseException:  # also an interruption of this thread
+            processes.stop()
+            raise
+    results = results_of(study, space, folder)
+    results.write()
+    if not results.ranked():
+        reasons = [trial.user_attrs["reason"] for trial in results.trials if "reason" in trial.user_attrs]
+        raise JobiError(f"no trial is complete: {reasons[-1] if reasons else 'all were pruned'}")
+    return results
+
+
+def open_study(space: Space, folder: SearchFolder, fingerprint: str, storage: str | None = None) -> optuna.Study:
+    """Creates or opens Optuna's study; the points of a grid are enqueued.
+
+    Raises:
+        UsageError: the search was begun on another graph, or the storage does not exist.
+        DataError: the storage is damaged.
+    """
+    database = sqlalchemy.URL.create("sqlite", database=str(folder.database)).render_as_string()
+    try:
+        study = optuna.create_study(
+            study_name=folder.path.absolute().name if storage else "search",
+            storage=optuna.storages.RDBStorage(
+                storage or database,
+                engine_kwargs={} if storage else {"connect_args": {"timeout": SECONDS_FOR_SQLITE}},
+                heartbeat_interval=HEARTBEAT,
+                grace_period=GRACE,
+                heartbeat_stale_trial_callback=RETRY,
+            ),
+            direction="maximize",
+            load_if_exists=True,
+            pruner=space.prune.pruner(space.config({}).eval_every),
+        )
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+        kind = UsageError if storage else DataError
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        raise kind(f"expected Optuna's storage in {storage or folder.database}: {reason}") from None
+    # Another seed after an interruption, or the first proposals would be repeated.
+    seed = space.seed + len(study.get_trials(deepcopy=False))
+    samplers = optuna.samplers
+    study.sampler = samplers.TPESampler(seed=seed) if space.sampler == "tpe" else samplers.RandomSampler(seed=seed)
+    if study.user_attrs.get("graph", fingerprint) != fingerprint:
+        raise UsageError(
+            f"expected the data that the search in {folder.path} began with, but {space.settings['dataset']} has "
+            "changed: choose another folder by --out"
+        )
+    study.set_user_attr("graph", fingerprint)
+    if space.sampler == "grid":
+        for _, point in zip(range(space.size), space.points(), strict=False):
+            study.enqueue_trial(point, skip_if_exists=True)
+    return study
+
+
+def results_of(study: optuna.Study, space: Space, folder: SearchFolder) -> Results:
+    """Returns the trials of a study, each once."""
+    trials = {number(x): x for x in study.get_trials(deepcopy=False) if "same_as" not in x.user_attrs}
+    begun = [trials[i] for i in sorted(trials) if trials[i].state != TrialState.WAITING]
+    return Results(space, folder, study, tuple(begun))
+
+
+class _Search:
+    """What the jobs of one process do."""
+
+    def __init__(
+        self, space: Space, folder: SearchFolder, study: optuna.Study, jobs: Jobs, count: int, on_event: OnEvent
+    ):
+        self.space, self.folder, self.study = space, folder, study
+        self.jobs, self.count, self.on_event = jobs, count, on_event
+        self.crashes: dict[int, int] = {}
+        self.error: JobiError | None = None
+        self.lock = threading.Lock()
+
+    def run(self) -> None:
+        """Goes on until all trials of the study have ended, also those of other processes."""
+        self._recover()
+        while not self.jobs.stopped:
+            fail_stale_trials(self.study)
+            if (left := self._left()) > 0:
+                # A machine that was suspended finds its trials taken over by others.
+                with suppress(optuna.exceptions.UpdateFinishedTrialError):
+                    self.study.optimize(
+                        self._objective,
+                        n_trials=left,
+                        n_jobs=min(left, self.count),
+                        catch=JobiError,
+                        callbacks=[self._after_trial],
+                    )
+            elif any(trial.state == TrialState.RUNNING for trial in self._trials()):
+                time.sleep(1)  # another process trains it, or has gone
+            else:
+                return
+            if self.error:
+                raise self.error
+
+    def _trials(self) -> list[FrozenTrial]:
+        """Returns the last try of each trial."""
+        return list({number(trial): trial for trial in self.study.get_trials(deepcopy=False)}.values())
+
+    def _left(self) -> int:
+        return self.space.size - sum(trial.state != TrialState.WAITING for trial in self._trials())
+
+    def _recover(self) -> None:
+        """Retries trials whose process was killed before their first heartbeat, or before it had retried them."""
+        before = datetime.now() - timedelta(seconds=GRACE)
+        for trial in self._trials():
+            if trial.state == TrialState.RUNNING and not trial.params and (trial.datetime_start or before) < before:
+                RETRY(self.study, self.study.tell(trial.number, state=TrialState.FAIL))
+            elif trial.state == TrialState.FAIL and trial.user_attrs.get("retry"):
+                RETRY(self.study, trial)
+
+    def _objective(self, trial: Trial) -> float:
+        params = self.space.suggest(trial)
+        for other in self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+            if other.params == trial.params:
+                trial.set_user_attr("same_as", other.number)
+                assert other.value is not None
+                return other.value
+        frozen = self.study.get_trials(deepcopy=False)[trial.number]
+        first, folder = number(frozen), self.folder.trial(frozen)
+        config = self.space.config(params, run_dir=str(folder.path))
+        self.on_event(first, None)
+        trial.set_user_attr("retry", False)
+        try:
+            log = folder.path.with_suffix(".log")
+            self.jobs.run(train_trial, config, params, log=log, on_epoch=partial(self._report, trial, first))
+        except JobiError as error:
+            self._note_failure(trial, first, error)
+            raise
+        for name, value in summary(folder, config).items():
+            trial.set_user_attr(name, value)
+        if trial.user_attrs.get("pruned"):
+            raise optuna.TrialPruned
+        return trial.user_attrs["metrics"][self.space.metric]
+
+    def _report(self, trial: Trial, first: int, event: Epoch) -> bool:
+        """Reports the metric of a ranking; returns whether the trial should end early."""
+        self.on_event(first, event)
+        value = event.logs.get(f"val_{self.space.metric}")
+        if value is None:
+            return False
+        if event.epoch not in self.study.get_trials(deepcopy=False)[trial.number].intermediate_values:
+            trial.report(value, event.epoch)  # a trial that is retried may repeat an epoch
+        if event.epoch == event.epochs or not trial.should_prune():  # after its last epoch a trial is complete
+            return False
+        trial.set_user_attr("pruned", True)
+        return True
+
+    def _note_failure(self, trial: Trial, first: int, error: JobiError) -> None:
+        """Decides whether a trial that failed is retried, and whether the search ends."""
+        fatal = isinstance(error, JobError) and error.fatal
+        if fatal:
+            self.error = JobiError(f"trial {first} could not go on: {error}; the same command continues it")
+        killed = isinstance(error, JobKilledError)
+        self.crashes[first] = self.crashes.get(first, 0) + killed
+        if fatal or isinstance(error, JobStoppedError) or (killed and self.crashes[first] <= MOST_CRASHES):
+            trial.set_user_attr("retry", True)
+        else:
+            trial.set_user_attr("reason", str(error))
+
+    def _after_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        if trial.user_attrs.get("retry"):
+            RETRY(study, trial)
+        results = results_of(study, self.space, self.folder)
+        with self.lock:
+            if "same_as" not in trial.user_attrs and not trial.user_attrs.get("retry"):
+                results.write()  # after each trial: a search that is killed leaves its table behind
+                self.on_event(number(trial), results)
+        if results.count("FAIL") >= FAILURES_IN_A_ROW and not results.ranked():
+            self.error = JobiError(f"the first trials failed, the last one since {trial.user_attrs.get('reason')}")
+        if self.jobs.stopped or self.error or self._left() <= 0:
+            study.stop()
+
+
+def _keep(space: Space, folder: SearchFolder) -> None:
+    """Writes the space; only its description and number of trials may differ from those of a search that is continued.
+
+    Raises:
+        UsageError: something else differs.
+    """
+    if folder.space.is_file():
+        before, now = read_settings(folder.space), space.as_mapping()
+        for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
+            if before.get(key) != now.get(key) or list(before.get(key) or ()) != list(now.get(key) or ()):
+                raise UsageError(
+                    f"expected the search of {folder.path}, where {key} is {before.get(key)}, got {now.get(key)}: "
+                    "choose another folder by --out"
+                )
+    with written_beside(folder.space) as beside:
+        space.write(beside)

@@ -1,0 +1,133 @@
+"""Entities that a model did not see: warm starts, pretrained vectors, and runs that are extended."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import jobi_tf
+from jobi_tf.errors import DataError, UsageError
+from tests.graphs import random_graph
+
+GRAPH = random_graph()
+SETTINGS = {"dim": 8, "batch_size": 50, "negatives": 5, "eval_every": 0, "callbacks": ()}
+
+
+def train(folder, graph=GRAPH, **settings):
+    return jobi_tf.train(graph, run_dir=folder, **SETTINGS | {"epochs": 1} | settings)
+
+
+@pytest.fixture(scope="module", params=[{}, {"reciprocal": True, "negatives_mode": "by-side", "negatives": 6}])
+def settings(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, settings):
+    return train(tmp_path_factory.mktemp("runs") / "run", epochs=3, **settings)
+
+
+def renamed(graph):
+    """The same triples of the same names with other ids, an entity and a relation more."""
+    names = {
+        split: [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in rows]
+        for split, rows in graph.splits.items()
+    }
+    train = [("new entity", "new relation", "entity 1"), *names["train"][::-1]]
+    return jobi_tf.Graph.from_triples(train, names["valid"], names["test"])
+
+
+def test_a_warm_start_copies_rows_by_name(run, settings, tmp_path):
+    other = renamed(GRAPH)
+    warm = train(tmp_path / "warm", other, warm_start=str(run.path), learning_rate=1e-30, **settings)
+    for name in run.graph.entities.names:
+        if name in other.entities:
+            np.testing.assert_array_equal(warm.embedding(name), run.embedding(name))
+    triples = [(other.entities[h], other.relations[r], other.entities[t]) for h, r, t in other.test]
+    np.testing.assert_allclose(warm.score(triples), run.score(triples), rtol=1e-5)
+    assert np.abs(warm.embedding("new entity")).max() > 0
+
+
+def test_frozen_entities_stay_while_relations_are_trained(run, settings, tmp_path):
+    options = {"freeze_entities": True, "learning_rate": 0.1}
+    frozen = train(tmp_path / "frozen", warm_start=str(run.path), **options, **settings)
+    np.testing.assert_array_equal(frozen.model.entities.table, run.model.entities.table)
+    assert not np.array_equal(frozen.model.heads[0].relations.table, run.model.heads[0].relations.table)
+    resumed = jobi_tf.resume(frozen.path, epochs=2)
+    np.testing.assert_array_equal(resumed.model.entities.table, run.model.entities.table)
+
+
+def test_a_warm_start_needs_the_same_kind_of_model(run, settings, tmp_path):
+    for changes, word in (({"dim": 4}, "dim"), ({"model": "simple"}, "simple")):
+        with pytest.raises(UsageError, match=word):
+            train(tmp_path / word, warm_start=str(run.path), **settings | changes)
+        assert not (tmp_path / word).exists()
+
+
+@pytest.mark.parametrize("header", ["", "2 16\n"])
+@pytest.mark.parametrize("suffix", [".npz", ".txt"])
+def test_pretrained_vectors_are_copied_by_name(tmp_path, suffix, header):
+    vectors, path = np.arange(32, dtype=np.float32).reshape(2, 16) / 16, tmp_path / f"vectors{suffix}"
+    names = ["entity_3", "somebody else"]
+    if suffix == ".npz":
+        np.savez(path, names=np.array(names), vectors=vectors)
+    else:
+        lines = [" ".join([name, *map(str, row)]) for name, row in zip(names, vectors.tolist(), strict=True)]
+        path.write_text(header + "\n".join(lines) + "\n")
+    run = train(tmp_path / "run", entity_vectors=str(path), freeze_entities=True)
+    np.testing.assert_array_equal(run.embedding("entity 3"), vectors[0])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("entity_3 1 2\n", "vectors:1"),
+        ("stranger " + "1 " * 16, "stranger|none of"),
+        ("entity_3 " + "nan " * 16, "NaN"),
+        (None, "absent|No such file"),
+    ],
+)
+def test_vectors_that_do_not_fit_are_refused(tmp_path, content, words):
+    path = tmp_path / "vectors"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(DataError, match=words):
+        train(tmp_path / "run", entity_vectors=str(path))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_extended_by_entities_and_nothing_else_changes(run, tmp_path):
+    given = [("entity new", "relation 1", f"entity {i}") for i in range(5)]
+    given += [("entity 2", "relation 2", "entity newer"), ("entity 1", "relation 3", "entity 2")]
+    before = [x.numpy().copy() for x in run.model.weights]
+    extended = run.extend(given, epochs=3)
+    assert extended.graph.num_entities == GRAPH.num_entities + 2
+    assert run.graph.num_entities == GRAPH.num_entities
+    for old, new, kept in zip(before, extended.model.weights, run.model.weights, strict=True):
+        np.testing.assert_array_equal(kept, old)
+        np.testing.assert_array_equal(new.numpy()[tuple(map(slice, old.shape))], old)
+    assert all(answer.split == "train" for answer in extended.tails("entity new", "relation 1", 40) if answer.known)
+    extended.save(tmp_path / "extended")
+    loaded = jobi_tf.load_run(tmp_path / "extended")
+    np.testing.assert_array_equal(loaded.score(given), extended.score(given))
+    assert loaded.graph.fingerprint == extended.graph.fingerprint
+
+
+def test_an_extension_learns_what_it_is_given(tmp_path):
+    """Entity new is the tail of every head that entity 7 is of: it answers like entity 7."""
+    rows = [(h, r, 7) for h in range(12) for r in range(2)]
+    others = [(h, r, t) for h, r, t in GRAPH.train.tolist() if t != 7][:150]
+    splits = {"train": np.array(rows + others, np.int32), "valid": GRAPH.valid, "test": GRAPH.test}
+    run = train(tmp_path / "run", dataclasses.replace(GRAPH, splits=splits), epochs=60, learning_rate=0.02)
+    extended = run.extend([(f"entity {h}", f"relation {r}", "new") for h, r, _ in rows[:12]])
+    ranks = []
+    for h, r, _ in rows[12:]:
+        answers = [x.entity for x in extended.tails(f"entity {h}", f"relation {r}", 40)]
+        ranks.append(answers.index("new") + 1)
+    assert np.mean(ranks) < 8  # 16 by chance
+
+
+def test_extensions_that_cannot_be_are_refused(run):
+    for triples in ([], [("a", "no relation", "b")]):
+        with pytest.raises(DataError):
+            run.extend(triples)

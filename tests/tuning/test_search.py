@@ -1,0 +1,287 @@
+"""Searches: most without trainings, those that are stopped with trainings in processes of their own."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+pytest.importorskip("optuna", reason="needs the extra search")
+
+from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError
+from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.tuning import search as module
+from jobi_tf.tuning.results import SearchFolder, number
+from jobi_tf.tuning.search import open_study, search
+from jobi_tf.tuning.spaces import parse_space
+
+SMALL = {"dataset": "world", "batch_size": 500, "negatives": 2, "eval_every": 1, "patience": 99}
+SEARCH = {
+    "dim": {"low": 4, "high": 400, "log": True},
+    "learning_rate": {"low": 0.001, "high": 0.1},
+    "joint": [True, False],
+    "alpha": {"low": 0.1, "high": 2, "when": {"joint": True}},
+}
+
+
+def space(search=SEARCH, epochs=2, **more):
+    mapping = {"settings": SMALL | {"epochs": epochs}, "search": search, "trials": 6, **more}
+    return parse_space(mapping, "mine", "mine.yaml")
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "trials.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def epochs(run: Path) -> list[dict]:
+    """The metrics of each epoch, but for times."""
+    path = run / "metrics.jsonl"
+    every = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in every]
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Replaces training: the metric is better for small `dim`. Returns what was trained; may hold failures to raise."""
+
+    class Trained(list):
+        def __init__(self):
+            self.failures = {}
+            self.values = lambda config, epoch: 1 / config.dim + 0.1 * config.joint
+
+    found = Trained()
+
+    def run(self, task, config, params, *, log, on_epoch):
+        found.append(params)
+        if error := found.failures.pop(len(found), None):
+            raise error
+        folder = RunFolder(Path(config.run_dir))
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.write_config(config)
+        lines = []
+        for epoch in range(1, config.epochs + 1):
+            logs = {f"val_{name}": found.values(config, epoch) for name in ("mrr", "hits@1", "hits@3", "hits@10")}
+            lines.append(json.dumps(logs | {"epoch": epoch, "seconds": 1.0}) + "\n")
+            if on_epoch(Epoch(epoch, config.epochs, logs)):
+                break
+        folder.metrics.write_text("".join(lines))
+
+    monkeypatch.setattr(Jobs, "run", run)
+    return found
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_conditions_and_the_number_of_trials(tmp_path, trained, sampler):
+    results = search(space(sampler=sampler), tmp_path / "out", jobs=2)
+    assert len(trained) == len(results.trials) == 6
+    assert all(("alpha" in params) == params["joint"] for params in trained)
+    best = results.ranked()[0]
+    assert best.value == max(1 / x["dim"] + 0.1 * x["joint"] for x in trained)
+    assert yaml.safe_load((tmp_path / "out" / "best.yaml").read_text())["dim"] == best.params["dim"]
+    more = search(space(sampler=sampler, trials=8), tmp_path / "out")
+    assert [number(trial) for trial in more.trials] == [*range(8)]
+    assert len(trained) == 8
+
+
+def test_nothing_is_trained_twice(tmp_path, trained):
+    small = space({"p": {"low": 0.1, "high": 0.3, "step": 0.2}, "joint": [True, False]}, trials=30)
+    results = search(small, tmp_path / "out")
+    assert len(trained) == len(results.trials) <= 4
+    assert {params["p"] for params in trained} <= {0.1, 0.3}
+
+
+def test_a_grid_is_searched_once(tmp_path, trained):
+    grid = space({"joint": [True, False], "dim": [4, 8, 16]}, sampler="grid", trials=5)
+    search(grid, tmp_path / "out")
+    assert trained == list(grid.points())[:5]
+    search(grid, tmp_path / "out")
+    assert len(trained) == 5
+
+
+@pytest.mark.parametrize(
+    ("prune", "pruned"),
+    [({"method": "median", "startup": 2}, [32]), ({"method": "halving", "first": 2, "factor": 2}, [8, 16, 32])],
+)
+def test_pruning(tmp_path, trained, prune, pruned):
+    grid = space({"dim": [4, 8, 16, 32]}, epochs=4, sampler="grid", prune=prune)
+    if prune["method"] == "median":
+        trained.values = lambda config, epoch: {4: 0.1, 8: 0.5, 16: 0.6, 32: 0.2}[config.dim]
+    results = search(grid, tmp_path / "out")
+    assert [t.params["dim"] for t in results.trials if t.state.name == "PRUNED"] == pruned
+    assert all(t.value is not None and t.user_attrs["epochs"] < 4 for t in results.trials if t.state.name == "PRUNED")
+
+
+def test_failures(tmp_path, trained):
+    """A trial that fails is noted; a killed one is retried; a stopped search and a full disk lose no trial."""
+    grid, out = space({"dim": [4, 8, 16, 32]}, sampler="grid", trials=None), tmp_path / "out"
+    trained.failures = {1: JobError("the loss is nan"), 2: JobKilledError("killed"), 3: JobError("full", fatal=True)}
+    with pytest.raises(JobiError, match="full"):
+        search(grid, out)
+    trained.failures = {5: JobStoppedError("stopped")}
+    results = search(grid, out)
+    assert [(number(t), t.params["dim"], t.state.name) for t in results.trials] == [
+        *((0, 4, "FAIL"), (1, 8, "COMPLETE"), (2, 16, "COMPLETE"), (3, 32, "COMPLETE"))
+    ]
+    assert results.trials[0].user_attrs["reason"] == "the loss is nan"
+    assert [row["run"] for row in rows(out)] == [f"trials/{i:04d}" for i in range(4)]
+
+
+def test_a_trial_that_is_always_killed_fails(tmp_path, trained):
+    trained.failures = {i: JobKilledError("killed") for i in range(1, 9)}
+    with pytest.raises(JobiError, match="killed"):
+        search(space({"dim": [4]}, sampler="grid"), tmp_path / "out")
+    assert len(trained) == 1 + module.MOST_CRASHES
+
+
+def test_a_trial_of_a_killed_search_is_retried(tmp_path, trained, monkeypatch):
+    """Killed before the trial had a heartbeat, and after."""
+    monkeypatch.setattr(module, "HEARTBEAT", 1)
+    monkeypatch.setattr(module, "GRACE", 1)
+    grid, folder = space({"dim": [4, 8, 16]}, sampler="grid"), SearchFolder(tmp_path)
+    study = open_study(grid, folder, grid.config({}).load_graph().fingerprint)
+    grid.write(folder.space)
+    study.ask()
+    code = """
+import os, sys, optuna
+def die(trial):
+    trial.suggest_categorical("dim", [4, 8, 16])
+    os._exit(9)
+storage = optuna.storages.RDBStorage("sqlite:///" + sys.argv[1], heartbeat_interval=1)
+optuna.load_study(study_name="search", storage=storage).optimize(die, n_trials=1)
+"""
+    assert subprocess.run([sys.executable, "-c", code, folder.database]).returncode == 9
+    assert [trial.state.name for trial in study.trials] == ["RUNNING", "RUNNING", "WAITING"]
+    time.sleep(2.5)
+    results = search(grid, tmp_path)
+    assert [(number(t), t.params["dim"], t.state.name) for t in results.trials] == [
+        *((0, 4, "COMPLETE"), (1, 8, "COMPLETE"), (2, 16, "COMPLETE"))
+    ]
+    assert len(trained) == 3
+
+
+def test_several_machines_share_a_storage(tmp_path, trained):
+    storage, chosen = f"sqlite:///{tmp_path}/shared.db", space(SEARCH, trials=3)
+    first = search(chosen, tmp_path / "a" / "mine", storage=storage)
+    second = search(chosen, tmp_path / "b" / "mine", storage=storage)
+    assert len(trained) == 3
+    assert first.trials == second.trials
+    texts = [(tmp_path / x / "mine" / "best.yaml").read_text() for x in "ab"]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"search": {"dim": [2, 6]}}, {"search": {"p": [0.0, 0.3]}}, {"epochs": 5}, {"metric": "mrr"}, {"seed": 1}],
+)
+def test_a_folder_holds_one_search(tmp_path, trained, change):
+    before = {"search": {"dim": [2, 4]}, "sampler": "grid"}
+    search(space(**before), tmp_path / "out")
+    with pytest.raises(UsageError, match=next(iter(change if "epochs" not in change else ["settings"]))):
+        search(space(**(before | change)), tmp_path / "out")
+
+
+def test_other_data_and_a_damaged_file(tmp_path):
+    folder = SearchFolder(tmp_path)
+    open_study(space(), folder, "graph")
+    with pytest.raises(UsageError, match="world"):
+        open_study(space(), folder, "other")
+    folder.database.write_bytes(b"no database" * 100)
+    with pytest.raises(DataError, match=r"search\.db"):
+        open_study(space(), folder, "graph")
+    with pytest.raises(UsageError, match="nosuch"):
+        open_study(space(), folder, "graph", "nosuch://host/db")
+
+
+def test_options_of_the_command(call, tmp_path, monkeypatch):
+    assert "practitioner" in call("search", "--list").stdout
+    call("search", status=2)
+    assert "dataset" in call("search", "practitioner", status=2).stderr
+    both = ("--dataset", "world", "--set", "dataset=umls")
+    assert "--dataset" in call("search", "practitioner", *both, status=2).stderr
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    taken = ("--dataset", "world", "--out", tmp_path / "taken")
+    assert str(tmp_path / "taken") in call("search", "practitioner", *taken, status=2).stderr
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert "jobi-tf[search]" in call("search", "practitioner", "--dataset", "world", status=1).stderr
+
+
+def test_a_search_that_is_stopped_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
+    """Interrupted in its first trial, killed in its second: each continues from its checkpoint, once."""
+    path, out = tmp_path / "small.yaml", tmp_path / "out"
+    space({"dim": [2, 4]}, 12, sampler="grid", metric="mrr").write(path)
+    code = "import sys, jobi_tf.tuning.search as s; s.HEARTBEAT = 1; from jobi_tf.cli.main import main; main()"
+
+    def stop(number: int, trial: str) -> tuple[int, str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, "search", path, "--out", out, "-q"],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + 180
+        try:
+            while len(epochs(out / "trials" / trial)) < 2:
+                assert process.poll() is None, process.stderr.read()
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            children = psutil.Process(process.pid).children(recursive=True)
+            process.send_signal(number)
+            result = process.wait(60), process.stderr.read()
+            assert not psutil.wait_procs(children, 30)[1]
+            return result
+        finally:
+            process.kill()
+            process.communicate()
+
+    status, words = stop(signal.SIGINT, "0000")
+    assert status == 130
+    assert "Traceback" not in words
+    first = epochs(out / "trials" / "0000")
+    assert 2 <= len(first) < 12
+    status, _ = stop(signal.SIGKILL, "0001")
+    assert status == -signal.SIGKILL
+    assert epochs(out / "trials" / "0000")[: len(first)] == first  # it went on where it was
+    second = epochs(out / "trials" / "0001")
+    assert 2 <= len(second) < 12
+    monkeypatch.setattr(module, "HEARTBEAT", 1)
+    monkeypatch.setattr(module, "GRACE", 3)
+    result = call("search", path, "--out", out)
+    assert [(row["trial"], row["state"], row["dim"]) for row in rows(out)] == [
+        *(("0", "complete", "2"), ("1", "complete", "4"))
+    ]
+    assert epochs(out / "trials" / "0001")[: len(second)] == second
+    for row in rows(out):
+        run = out / row["run"]
+        assert [epoch["epoch"] for epoch in epochs(run)] == [*range(1, 13)]
+        assert float(row["value"]) == float(row["mrr"]) == max(epoch["val_mrr"] for epoch in epochs(run))
+        assert any(b"dim" in path.read_bytes() for path in (run / "logs").glob("events*"))  # for TensorBoard's HParams
+    assert "2 complete" in result.stdout
+    pytest.importorskip("matplotlib", reason="needs the extra plot")
+    assert len(list(out.glob("*.png"))) == 3
+
+
+def test_a_trial_whose_process_is_killed_continues(tmp_path):
+    """As the system does when memory runs out."""
+    killed = []
+
+    def kill(trial, event):
+        if isinstance(event, Epoch) and event.epoch == 3 and not killed:
+            killed.extend(x for x in psutil.Process().children() if "spawn_main" in " ".join(x.cmdline()))
+            for child in killed:
+                os.kill(child.pid, signal.SIGKILL)
+
+    (trial,) = search(space({"dim": [2]}, 6, sampler="grid"), tmp_path / "out", on_event=kill).trials
+    assert killed
+    assert trial.state.name == "COMPLETE"
+    assert (number(trial), trial.user_attrs["epochs"]) == (0, 6)
+    assert not (tmp_path / "out" / "trials" / "0000.log").exists()
