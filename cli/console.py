@@ -58,3 +58,41 @@ def print_table(columns: Sequence["str | Column"], rows: Sequence[Sequence[str]]
         console.print(table)
     for line in captured.get().splitlines():
         click.echo(line.rstrip())
+
+
+class JobDisplay:
+    """Prints lines on stderr about trainings in other processes; a terminal also shows the state of each that runs."""
+
+    def __init__(self) -> None:
+        from jobi_tf.console import stderr_console
+
+        self.console = stderr_console()
+        self._status = self.console.status("") if self.console.is_terminal else None
+        self._states: dict[str, str] = {}
+
+    def __enter__(self) -> "JobDisplay":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Removes the states from the terminal."""
+        if self._status:
+            self._status.stop()
+
+    def print(self, line: str) -> None:
+        """Prints a line."""
+        self.console.print(line, soft_wrap=True)
+
+    def update(self, job: str, state: str | None) -> None:
+        """Shows the state of a job on a terminal; None: it has ended."""
+        from rich.text import Text
+
+        if state is None:
+            self._states.pop(job, None)
+        else:
+            self._states[job] = state
+        if self._status:
+            self._status.update(Text("\n".join(f"{name}: {text}" for name, text in self._states.items())))
+            self._status.start()

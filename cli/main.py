@@ -47,10 +47,7 @@ class CommandLine(cloup.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Imports a command."""
-        if name not in COMMANDS:
-            return None
-        module = "jobi_tf.cli.bench" if name == "bench" else f"jobi_tf.cli.commands.{name}"
-        return getattr(import_module(module), name)
+        return getattr(import_module(f"jobi_tf.cli.commands.{name}"), name) if name in COMMANDS else None
 
     def handle_bad_command_name(
         self, bad_name: str, valid_names: list[str], error: click.UsageError

@@ -5,7 +5,6 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
-from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 30
 
@@ -34,7 +33,15 @@ class Bar:
     def __init__(self, total: float, unit: str, label: str = "", console: Console | None = None, beside: int = 60):
         self.console = console or stderr_console()
         self._total, self._unit, self._label = total, unit, label
-        self._bars = bars_on(self.console, beside, longest=40)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=max(8, min(40, self.console.width - beside))),
+            TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True)),
+            console=self.console,
+            refresh_per_second=5,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
         self._task = self._bars.add_task(label, total=total, state="")
         self._done, self._begin = 0.0, time.monotonic()
         self._written = self._begin
@@ -82,27 +89,6 @@ class Bar:
         self._bars.stop()
 
 
-def bars_on(console: Console, beside: int, longest: int) -> Progress:
-    """Returns bars with a description before and a `state` after them, which disappear when they stop.
-
-    They are shown on a terminal only.
-
-    Args:
-        console: where they are drawn.
-        beside: columns that are left to the text.
-        longest: columns that a bar takes at most.
-    """
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=max(8, min(longest, console.width - beside))),
-        TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True)),
-        console=console,
-        refresh_per_second=5,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-
-
 def duration(seconds: float) -> str:
     """Returns a time in two units at most, as `0.4 s`, `12 s`, `3 min 5 s` or `2 h 10 min`."""
     if seconds < 9.95:
@@ -111,41 +97,3 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s" if minutes else f"{rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-class JobDisplay:
-    """Prints lines on stderr; a terminal also shows the state of each job that is running.
-
-    Args:
-        console: where to write; stderr by default.
-    """
-
-    def __init__(self, console: Console | None = None):
-        self.console = console or stderr_console()
-        self._status = self.console.status("") if self.console.is_terminal else None
-        self._states: dict[str, str] = {}
-
-    def __enter__(self) -> "JobDisplay":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def print(self, line: str) -> None:
-        """Prints a line."""
-        self.console.print(line, soft_wrap=True)
-
-    def update(self, job: str, state: str | None) -> None:
-        """Shows the state of a job on a terminal; None: it has ended."""
-        if state is None:
-            self._states.pop(job, None)
-        else:
-            self._states[job] = state
-        if self._status:
-            self._status.update(Text("\n".join(f"{name}: {text}" for name, text in self._states.items())))
-            self._status.start()
-
-    def close(self) -> None:
-        """Takes the states off the terminal."""
-        if self._status:
-            self._status.stop()

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Column
 
-from jobi_tf.console import JobDisplay
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
-from ..console import print_table
+from ..console import JobDisplay, print_table
 from ..main import INTERRUPTED, ended_as_interrupted
 from ..options import Command
 

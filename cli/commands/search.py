@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobi_tf.console import JobDisplay
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 
-from ..console import print_table
+from ..console import JobDisplay, print_table
 from ..main import INTERRUPTED, ended_as_interrupted
 from ..options import Command, parse_assignments
 

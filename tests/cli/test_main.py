@@ -53,7 +53,7 @@ def commands(command: click.Command, name: str) -> list[tuple[str, click.Command
     return [found for part, child in parts for found in commands(child, f"{name} {part}".strip())]
 
 
-@pytest.mark.parametrize(("name", "command"), [x for x in commands(main.cli, "") if x[0] != "bench"])
+@pytest.mark.parametrize(("name", "command"), commands(main.cli, ""))
 def test_no_command_takes_an_option_twice(call, name, command):
     for option in command.params:
         if isinstance(option, click.Option) and not option.multiple and not option.is_flag:
