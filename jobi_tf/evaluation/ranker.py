@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import KnownAnswers, column, query_keys
+from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column, query_keys
 from jobi_tf.errors import JobiError
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.models.jobi import JoBi
@@ -52,7 +53,11 @@ class Ranker:
         self.block = max(1, min(fast, memory_budget // bytes_per_query))
         self._strategy = tf.distribute.get_strategy()
         self._candidates = tf.function(model.candidates)
-        self._count = tf.function(self._distributed_count, reduce_retracing=True)
+        self._count = {
+            (side, repeated): tf.function(partial(self._distributed_count, side, repeated), reduce_retracing=True)
+            for side in (HEAD, TAIL)
+            for repeated in (False, True)
+        }
 
     def rank(self, triples: np.ndarray, side: int, progress: Callable[[int], None] | None = None) -> Ranks:
         """Ranks the entities on `side` of `triples`.
@@ -104,25 +109,25 @@ class Ranker:
             distribute(lambda context, i=i: arguments[context.replica_id_in_sync_group][i]) for i in range(5)
         ]
         repeated = any(len(x[0]) != len(x[1]) for x in arguments)
-        counts, finite = self._count(candidates, *per_replica, side, repeated)
+        counts, finite = self._count[side, repeated](candidates, *per_replica)
         local = self._strategy.experimental_local_results
         if not all(bool(x) for x in local(finite)):
             raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
         return [x.numpy().astype(np.int64) for x in local(counts)]
 
-    def _distributed_count(self, *arguments: tf.Tensor) -> tf.Tensor:
-        return self._strategy.run(self._count_block, arguments)
+    def _distributed_count(self, side: int, repeated: bool, *arguments: tf.Tensor) -> tf.Tensor:
+        return self._strategy.run(partial(self._count_block, side, repeated), arguments)
 
     def _count_block(
         self,
+        side: int,
+        repeated: bool,
         candidates: tf.Tensor,
         queries: tf.Tensor,
         place: tf.Tensor,
         answers: tf.Tensor,
         rows: tf.Tensor,
         entities: tf.Tensor,
-        side: int,
-        repeated: bool,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Counts better and equal candidates of each triple.
 
