@@ -70,7 +70,7 @@ def test_many_queries(client):
 def test_embeddings(client, tiny):
     embeddings = client.embed(["entity 3", "nope"])
     assert embeddings.known.tolist() == [True, False]
-    table = tiny[0].model.entity.value.numpy()
+    table = tiny[0].model.entities.table.numpy()
     np.testing.assert_allclose(embeddings.embedding[0], table[tiny[0].graph.entities.id("entity 3")], rtol=1e-6)
     assert not embeddings.embedding[1].any()
     assert embeddings.embedding.dtype == np.float32

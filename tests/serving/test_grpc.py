@@ -74,7 +74,7 @@ def test_best_tails_and_embeddings(predict, tiny):
     assert tf.make_ndarray(outputs["seen"])[0].tolist() == [answer.known for answer in best]
     assert list(outputs["known"].bool_val) == [True, False]
     outputs = predict(request({"entity": ["entity 2"]}, "embed")).outputs
-    np.testing.assert_allclose(tf.make_ndarray(outputs["embedding"]), run.model.entity.numpy()[2:3])
+    np.testing.assert_allclose(tf.make_ndarray(outputs["embedding"]), run.model.entities.table.numpy()[2:3])
 
 
 def test_output_filter(predict):

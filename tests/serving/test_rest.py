@@ -76,7 +76,7 @@ def test_the_name_of_the_only_input_may_be_left_out(server, tiny):
     assert embed(instances=["entity 2", {"b64": "ZW50aXR5IDM="}]) == named
     embeddings = [row["embedding"] for row in named[1]["predictions"]]
     assert embed(inputs=["entity 2", "entity 3"])[1]["outputs"]["embedding"] == embeddings
-    np.testing.assert_allclose(embeddings, tiny[0].model.entity.numpy()[2:4])
+    np.testing.assert_allclose(embeddings, tiny[0].model.entities.table.numpy()[2:4])
 
 
 def test_values_of_every_type(odd_server):
