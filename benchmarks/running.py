@@ -213,7 +213,8 @@ def python(checkout: Path | None) -> Path:
 def run(name: str, suite: Suite, setting: Setting) -> Iterator[dict[str, Any]]:
     """Measures a suite and yields its figures, and for what could not be measured the reason."""
     checkouts = [None] if setting.against is None else [None, setting.against]
-    rounds = 1 if suite.once and len(checkouts) == 1 else setting.repeats
+    # A suite without figures only prepares files for the next ones.
+    rounds = 1 if suite.once and (len(checkouts) == 1 or not suite.lines) else setting.repeats
     first = 0 if suite.once else -1  # a round that does not count
     measured: dict[Path | None, Measured] = {checkout: {} for checkout in checkouts}
     failures: dict[tuple[Path | None, str], str] = {}

@@ -125,7 +125,7 @@ def train(rounds: Rounds, dataset: str, steps: int, **settings: Any) -> None:
                 os._exit(0)
             self.ends.clear()
 
-    settings = {"epochs": 10**6, "checkpoint_every": "1000000", "run_dir": "run", "eval_every": 0, **settings}
+    settings = {"epochs": 10**6, "eval_every": 0, **settings}
     with tempfile.TemporaryDirectory(dir=".") as folder:
         settings["run_dir"] = str(Path(folder, "run"))
         jobi_tf.train(jobi_tf.load_graph(dataset), callbacks=[Steps()], **settings)
@@ -246,9 +246,8 @@ def export(rounds: Rounds, dataset: str, folder: str, **settings: Any) -> None:
         def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
             self.model.stop_training = True
 
+    graph, run_dir = jobi_tf.load_graph(dataset), str(Path(folder, "run"))
     for _ in rounds:
-        graph = jobi_tf.load_graph(dataset)
-        run_dir = str(Path(folder, "run"))
         run = jobi_tf.train(graph, callbacks=[OneStep()], epochs=1, eval_every=0, run_dir=run_dir, **settings)
         for name in ("cold", "warm"):
             export_run(run, Path(folder, name, MODEL), warmup=name == "warm")
