@@ -67,6 +67,7 @@ def training_batches(
     filter_negatives: bool = False,
     split: str = "train",
     first_step: int = 0,
+    sampler: NegativeSampler | None = None,
 ) -> tf.data.Dataset:
     """Returns the endless stream of batches of triples with negatives, for `fit` and, of another split, for validation.
 
@@ -88,6 +89,7 @@ def training_batches(
         filter_negatives: whether negatives that are training triples are ignored by the loss of the triple head.
         split: whose triples.
         first_step: number of batches to skip.
+        sampler: draws the negatives, instead of one made of `negatives`, `p` and `filter_negatives`.
 
     Returns:
         A dataset of `(inputs, labels)`, with weights `(inputs, labels, weights)`. `inputs` are the fields of a form of
@@ -120,7 +122,8 @@ def training_batches(
     rows = np.asarray(graph.split(split), np.int32)
     _full_batches(len(rows), batch_size, f"{split} triples")  # raises for a size that makes no step
     known = graph.train if filter_negatives else None
-    sampler = NegativeSampler(Occurrences.of_graph(graph), negatives, p, known)
+    if sampler is None:
+        sampler = NegativeSampler(Occurrences.of_graph(graph), negatives, p, known)
     triples, weights = tf.constant(rows), _mean_one(graph, split)
     order, draws = stream(seed, "order"), stream(seed, "negatives")
 

@@ -1,6 +1,6 @@
 """From settings to what `fit` needs: a compiled model and its stream of batches."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -165,12 +165,14 @@ def _learning_rate(config: TrainConfig, steps: int) -> float | keras.optimizers.
     return config.learning_rate
 
 
-def build_batches(config: TrainConfig, graph: Graph, first_step: int = 0, split: str = "train") -> tf.data.Dataset:
+def build_batches(
+    config: TrainConfig, graph: Graph, first_step: int = 0, split: str = "train", **more: Any
+) -> tf.data.Dataset:
     """Returns the endless stream of training batches from step `first_step` on, given `completed` settings."""
     queries = config.loss == "full-softmax"
     names = ["pair_entities"] if queries else ["negatives", "p", "chunk", "filter_negatives"]
     options = {name: getattr(config, name) for name in ("batch_size", "joint", "seed", *names)}
-    options |= {"split": split, "first_step": first_step}
+    options |= {"split": split, "first_step": first_step, **more}
     return (
         query_batches(graph, **options) if queries else training_batches(graph, mode=config.negatives_mode, **options)
     )

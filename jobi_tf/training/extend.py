@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, column
+from jobi_tf.data.negatives import Negatives, NegativeSampler
+from jobi_tf.data.occurrences import HEAD, TAIL, Csr, Occurrences, column
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError
 from jobi_tf.models.jobi import JoBi
@@ -21,17 +22,19 @@ from jobi_tf.training.warm_start import warm_start
 SPLIT = "extension"
 
 
-def extend(run: Run, triples: Sequence[tuple[str, str, str]], epochs: int = 50, learning_rate: float = 0.02) -> Run:
+def extend(
+    run: Run, triples: Sequence[tuple[str, str, str]], steps: int | None = None, learning_rate: float = 0.01
+) -> Run:
     """Returns a new run in which entities that training never saw have embeddings fitted to the given triples.
 
     All other embeddings are as they were. The triples become training triples of the new graph, so known facts. The
     embedding of a new entity begins at the mean of the entities that occur with its relations, and is fitted by the
-    loss of the run's settings, with negatives from the whole graph.
+    loss of the run's settings, with negatives from the whole graph, and as a negative of other training triples.
 
     Args:
         run: the run.
         triples: names (head, relation, tail); heads and tails may be new, relations have to occur in training.
-        epochs: times that each triple is seen.
+        steps: steps with the given triples; None: 100, or 10 epochs if these are more.
         learning_rate: of Adam.
 
     Returns:
@@ -54,7 +57,7 @@ def extend(run: Run, triples: Sequence[tuple[str, str, str]], epochs: int = 50, 
         table = model.entities.table.numpy()
         table[new] = _first_vectors(table, Occurrences.of_graph(run.graph), ids, new)
         model.entities.table.assign(table)
-        _fit(model, run.config, graph, new, epochs, learning_rate)
+        _fit(model, run.config, graph, ids, new, steps, learning_rate)
     splits = {name: rows for name, rows in graph.splits.items() if name != SPLIT}
     graph = Graph(graph.name, graph.entities, graph.relations, splits, weights=graph.weights)
     return Run(None, run.config, graph, model)
@@ -91,17 +94,53 @@ def _first_vectors(table: np.ndarray, occurrences: Occurrences, ids: np.ndarray,
     return (sums / counts[:, None]).astype(np.float32)
 
 
-def _fit(model: JoBi, config: TrainConfig, graph: Graph, new: np.ndarray, epochs: int, learning_rate: float) -> None:
-    """Trains the embeddings of the new entities on the triples of the split."""
+def _fit(
+    model: JoBi,
+    config: TrainConfig,
+    graph: Graph,
+    ids: np.ndarray,
+    new: np.ndarray,
+    steps: int | None,
+    learning_rate: float,
+) -> None:
+    """Trains the embeddings of the new entities on the triples of the split, in turns with other training triples.
+
+    The other triples are as many, about as many for each entity as in training. Their negatives are the new entities,
+    which would otherwise hardly be negatives and answer every query.
+    """
     for head in model.heads:
         head.trainable = False
-    size = min(config.batch_size or 1000, len(graph.split(SPLIT)))
+    size = min(config.batch_size or 1000, len(ids))
     changes = {"batch_size": size, "negatives_mode": "by-side" if config.by_side else "own", "schedule": "constant"}
     config = config.effective().replace(**{k: v for k, v in changes.items() if k not in config.without_effect()})
     compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, learning_rate))
-    batches = build_batches(config, graph, split=SPLIT)
-    steps = max(1, len(graph.split(SPLIT)) // size)
-    model.fit(batches, epochs=epochs, steps_per_epoch=steps, verbose=0, shuffle=False)
+    given = build_batches(config, graph, split=SPLIT)
+    if config.loss == "full-softmax":
+        others = build_batches(config, graph)  # against all entities, the new ones too
+    else:
+        others = build_batches(config, graph, sampler=_NewEntities(ids, new, graph.num_relations, config))
+    batches = tf.data.Dataset.choose_from_datasets([given, others], tf.data.Dataset.range(2).repeat())
+    steps = steps or max(100, 10 * (len(ids) // size))
+    model.fit(batches, steps_per_epoch=2 * steps, verbose=0, shuffle=False)
+
+
+class _NewEntities(NegativeSampler):
+    """Draws new entities only: a share p from those that the given triples have on that side of the relation."""
+
+    def __init__(self, ids: np.ndarray, new: np.ndarray, num_relations: int, config: TrainConfig):
+        rows, entities = [], []
+        for side in (HEAD, TAIL):
+            here = ids[np.isin(ids[:, column(side)], new)]
+            rows.append(side * num_relations + here[:, 1])
+            entities.append(np.searchsorted(new, here[:, column(side)]))
+        seen = Csr.from_pairs(np.concatenate(rows), np.concatenate(entities), 2 * num_relations, len(new))
+        super().__init__(Occurrences(seen, len(new), num_relations), config.negatives, config.p)
+        self._new = tf.constant(new, tf.int32)
+
+    def draw(self, *arguments: Any, **options: Any) -> Negatives:
+        """Draws negatives, as `NegativeSampler.draw`."""
+        drawn = super().draw(*arguments, **options)
+        return drawn._replace(entities=tf.gather(self._new, drawn.entities))
 
 
 class _RowsAdam(LazyAdam):

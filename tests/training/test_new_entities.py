@@ -100,7 +100,7 @@ def test_a_run_is_extended_by_entities_and_nothing_else_changes(run, tmp_path):
     given = [("entity new", "relation 1", f"entity {i}") for i in range(5)]
     given += [("entity 2", "relation 2", "entity newer"), ("entity 1", "relation 3", "entity 2")]
     before = [x.numpy().copy() for x in run.model.weights]
-    extended = run.extend(given, epochs=3)
+    extended = run.extend(given, steps=3)
     assert extended.graph.num_entities == GRAPH.num_entities + 2
     assert run.graph.num_entities == GRAPH.num_entities
     for old, new, kept in zip(before, extended.model.weights, run.model.weights, strict=True):
@@ -125,6 +125,15 @@ def test_an_extension_learns_what_it_is_given(tmp_path):
         answers = [x.entity for x in extended.tails(f"entity {h}", f"relation {r}", 40)]
         ranks.append(answers.index("new") + 1)
     assert np.mean(ranks) < 8  # 16 by chance
+
+
+def test_new_entities_are_no_answer_to_everything(tmp_path):
+    """True answers rank above them, since they were negatives too."""
+    run = train(tmp_path / "run", epochs=40, learning_rate=0.02)
+    given = [(f"new {i}", f"relation {r}", f"entity {t}") for i in range(10) for r, t in ((0, 1), (1, 2), (2, i))]
+    names = [f"new {i}" for i in range(10)]
+    above = jobi_tf.evaluate(run.extend(given), triples=GRAPH.train, candidates=names).metrics()["mean_rank"] - 1
+    assert above < 0.3  # of the 10 new entities; 0.5 if they are no negatives
 
 
 def test_extensions_that_cannot_be_are_refused(run):
