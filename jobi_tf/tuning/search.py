@@ -181,7 +181,8 @@ class _Search:
         """Retries trials whose process was killed before their first heartbeat, or before it had retried them."""
         before = datetime.now() - timedelta(seconds=GRACE)
         for trial in self._trials():
-            if trial.state == TrialState.RUNNING and not trial.params and (trial.datetime_start or before) < before:
+            begun = "retry" in trial.user_attrs  # set when a trial begins to train, long after its first heartbeat
+            if trial.state == TrialState.RUNNING and not begun and (trial.datetime_start or before) < before:
                 RETRY(self.study, self.study.tell(trial.number, state=TrialState.FAIL))
             elif trial.state == TrialState.FAIL and trial.user_attrs.get("retry"):
                 RETRY(self.study, trial)
