@@ -5,7 +5,6 @@ import pytest
 from rich.console import Console
 
 from jobi_tf.console import Bar, duration
-from jobi_tf.training import bars
 from jobi_tf.training.progress import Progress
 
 LOSSES = {"loss": 12.3456, "triple_loss": 11.9876, "pair_loss": 0.3456}
@@ -51,7 +50,7 @@ def test_a_log_gets_lines(best, verdict):
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_long_work_shows_amount_rate_and_time_left(monkeypatch, terminal):
-    monkeypatch.setattr(bars, "SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr("jobi_tf.console.SECONDS_BETWEEN_LINES", 0)
     screen = console(terminal)
     with Bar(1000, "triples", "ranking", screen) as bar:
         bar.advance(400)
