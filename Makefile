@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4 --dist loadfile
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo test test-slow bench lint types clean
+.PHONY: setup demo test test-slow bench lint types docs notebook clean
 .DELETE_ON_ERROR:
 
 setup: $(INSTALLED)
@@ -37,5 +37,13 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
+# The site, into site/; `.venv/bin/mkdocs serve` shows it while you write.
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet
+
+# The notebook of the tutorial, with its outputs, from examples/tutorial.py.
+notebook: setup
+	PATH="$(abspath $(BIN)):$$PATH" sh docs/notebook.sh
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache
