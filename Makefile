@@ -39,7 +39,7 @@ types: setup
 
 # The site, into site/; `.venv/bin/mkdocs serve` shows it while you write.
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The notebook of the tutorial, with its outputs, from examples/tutorial.py.
 notebook: setup

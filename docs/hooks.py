@@ -1,5 +1,6 @@
 """What the documentation makes of other files: the tutorial of its notebook, the commands of click, MathML of LaTeX."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -16,13 +17,16 @@ SITE = "https://jobi-tf.github.io/jobi-tf/"
 
 
 def on_page_markdown(markdown: str, page, **kwargs: object) -> str:
-    """Fills in what a page is made of."""
-    markdown = markdown.replace("<!-- commands -->", commands(cli, "jobi-tf"))
-    markdown = markdown.replace("<!-- notebook -->", notebook(ROOT / "docs" / "tutorial.ipynb"))
-    if page.file.src_uri == "changelog.md":
-        markdown = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    if page.file.src_uri == "contributing.md":
-        markdown = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    """Returns the text of a page, with what is generated."""
+    match page.file.src_uri:
+        case "changelog.md":
+            return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+        case "contributing.md":
+            return (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
+        case "reference/cli.md":
+            return markdown + commands(cli, "jobi-tf")
+        case "tutorial.md":
+            return markdown + notebook(ROOT / "docs" / "tutorial.ipynb")
     return formulas(markdown)
 
 
@@ -75,7 +79,7 @@ def groups(command: click.Command, context: click.Context) -> list[tuple[str, li
 def paragraphs(text: str) -> list[str]:
     """Returns a docstring of click as Markdown: what follows \\b is an example."""
     lines = []
-    for part in click.utils.inspect.cleandoc(text).split("\n\n"):
+    for part in inspect.cleandoc(text).split("\n\n"):
         if part.startswith("\b"):
             examples = [line.strip() for line in part.split("\n")[1:]]
             lines += ["```bash", *examples, "```", ""]
