@@ -43,7 +43,7 @@ docs: setup
 
 # The notebook of the tutorial, with its outputs, from examples/tutorial.py.
 notebook: setup
-	PATH="$(abspath $(BIN)):$$PATH" sh docs/notebook.sh
+	$(BIN)/python docs/notebook.py
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache

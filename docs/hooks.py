@@ -10,7 +10,7 @@ import latex2mathml.converter
 import nbconvert
 import nbformat
 
-from jobi_tf.cli.main import cli
+from jobi_tf.cli.main import SETTINGS, cli
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = "https://jobi-tf.github.io/jobi-tf/"
@@ -33,6 +33,7 @@ def on_page_markdown(markdown: str, page, **kwargs: object) -> str:
 def notebook(path: Path) -> str:
     """Returns a notebook with its outputs as Markdown, without its title."""
     text, _ = nbconvert.MarkdownExporter().from_notebook_node(nbformat.read(path, as_version=4))
+    text = re.sub(r"<style scoped>.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(rf"{SITE}(\w+)/", r"\1.md", text)
     return re.sub(r"\A\s*# .*\n", "", text)
 
@@ -45,20 +46,21 @@ def formulas(markdown: str) -> str:
         return latex2mathml.converter.convert(found[1] or found[2], display=display)
 
     parts = re.split(r"(^ *```.*?^ *```$|`[^`\n]+`)", markdown, flags=re.MULTILINE | re.DOTALL)
-    parts[::2] = [re.sub(r"\$\$(.+?)\$\$|\$([^\s$](?:[^$\n]*[^\s$])?)\$", convert, x, flags=re.DOTALL) for x in parts[::2]]
+    parts[::2] = [
+        re.sub(r"\$\$(.+?)\$\$|\$([^\s$](?:[^$\n]*[^\s$])?)\$", convert, x, flags=re.DOTALL) for x in parts[::2]
+    ]
     return "".join(parts)
 
 
 def commands(command: click.Command, path: str, parent: click.Context | None = None) -> str:
-    """Returns the help of a command and its subcommands as Markdown, with a table for each group of options."""
-    context = click.Context(command, info_name=path.split()[-1], parent=parent)
+    """Returns the help of a command and of its subcommands as Markdown, with its options in their groups."""
+    context = cloup.Context(command, info_name=path.split()[-1], parent=parent, **SETTINGS)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
-    lines = [f"{'#' * min(4, 1 + len(path.split()))} `{path}`", "", *paragraphs(command.help or ""), ""]
-    lines += ["```text", usage, "```", ""]
+    lines = [f"{'#' * min(4, 1 + len(path.split()))} {path}", "", "```text", usage, "```", ""]
+    lines += paragraphs(command.help or "")
     for title, options in groups(command, context):
-        lines += [f"| {title} | |", "|---|---|"]
-        lines += [f"| {cell(code(x))} | {cell(y)} |" for x, y in options]
-        lines += ["{ .options }", ""]
+        lines += [f"**{title}**", ""]
+        lines += [f"`{flags}`\n:   {text}\n" for flags, text in options]
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             lines.append(commands(command.get_command(context, name), f"{path} {name}", context))
@@ -69,30 +71,17 @@ def groups(command: click.Command, context: click.Context) -> list[tuple[str, li
     """Returns the titles of the groups of options, each with the flags and the help of its options."""
     options = [x for x in command.get_params(context) if isinstance(x, click.Option) and not x.hidden]
     parts = {x.title: list(x.options) for x in getattr(command, "option_groups", ())}
-    parts["Options" if not parts else "Other options"] = [
-        x for x in options if not any(x in group for group in parts.values())
-    ]
+    parts["Other options" if parts else "Options"] = [x for x in options if not any(x in y for y in parts.values())]
     rows = {title: [x.get_help_record(context) for x in group] for title, group in parts.items()}
     return [(title, [row for row in found if row]) for title, found in rows.items() if any(found)]
 
 
 def paragraphs(text: str) -> list[str]:
-    """Returns a docstring of click as Markdown: what follows \\b is an example."""
+    """Returns the help of a command as Markdown; a paragraph after \\b is an example."""
     lines = []
     for part in inspect.cleandoc(text).split("\n\n"):
         if part.startswith("\b"):
-            examples = [line.strip() for line in part.split("\n")[1:]]
-            lines += ["```bash", *examples, "```", ""]
+            lines += ["```bash", *(line.strip() for line in part.split("\n")[1:]), "```", ""]
         else:
             lines += [part, ""]
     return lines
-
-
-def code(text: str) -> str:
-    """Returns text as inline code."""
-    return f"`{text}`"
-
-
-def cell(text: str) -> str:
-    """Returns text for a cell of a table."""
-    return text.replace("|", "\\|")

@@ -5,7 +5,9 @@ import jobi_tf
 run = jobi_tf.load_run("runs/joint")
 print(run)
 
-print(*run.tails("Switzerland", "official_language", k=5), sep="\n")  # best tails of (Switzerland, official_language, ?)
+print(
+    *run.tails("Switzerland", "official_language", k=5), sep="\n"
+)  # best tails of (Switzerland, official_language, ?)
 print(*run.heads("currency", "Euro", k=5, new_only=True), sep="\n")  # best new heads of (?, currency, Euro)
 print(*run.tails("France", "capital", k=3, typed=True), sep="\n")  # only entities seen as tails of "capital"
 print(*run.relations("Norway", "Sweden", k=3), sep="\n")
