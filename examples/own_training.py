@@ -1,4 +1,4 @@
-"""Trains JoBi in a program of one's own: graph → batches → model → compile → fit → evaluate."""
+"""Trains JoBi in your own program: graph → batches → model → compile → fit → evaluate."""
 
 import keras
 
