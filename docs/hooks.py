@@ -34,6 +34,7 @@ def notebook(path: Path) -> str:
     """Returns a notebook with its outputs as Markdown, without its title."""
     text, _ = nbconvert.MarkdownExporter().from_notebook_node(nbformat.read(path, as_version=4))
     text = re.sub(r"<style scoped>.*?</style>", "", text, flags=re.DOTALL)
+    text = text.replace('<table border="1" class="dataframe">', "<table>")  # in the style of the site
     text = re.sub(rf"{SITE}(\w+)/", r"\1.md", text)
     return re.sub(r"\A\s*# .*\n", "", text)
 

@@ -83,8 +83,8 @@ paired_bootstrap(*reciprocal)
 #
 # ## 4. Ask questions
 #
-# `tails` completes *(head, relation, ?)*, `heads` completes *(?, relation, tail)*. The column `split` tells where
-# the graph has the fact; an empty cell means that it is a new statement of the model.
+# `tails` completes *(head, relation, ?)*, `heads` completes *(?, relation, tail)*. The column `split` says in which
+# split the graph has the fact. Answers that are not `known` are new statements of the model.
 
 # %%
 joint.tails("Switzerland", "official_language", k=6).to_frame().round(2)

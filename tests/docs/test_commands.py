@@ -112,6 +112,7 @@ def test_all_commands_run_in_a_shell(tmp_path):
     def run(text: str) -> None:
         done = subprocess.run(text, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+        assert '{"error"' not in done.stdout, text
 
     def serve(text: str) -> subprocess.Popen:
         server = subprocess.Popen(shlex.split(text), cwd=tmp_path, env=environment)
