@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import UsageError
+from jobi_tf.datasets.reading import Columns
+from jobi_tf.errors import DataError, UsageError
 from jobi_tf.files import new_folder
 
 _ROWS = 1 << 18
@@ -33,8 +34,20 @@ def require_new(folder: Path) -> None:
 
 
 def write_triples(path: Path, triples: np.ndarray, entities: Sequence[str], relations: Sequence[str]) -> None:
-    """Writes triples, int32 [N, 3], as lines with tabs between the names."""
+    """Writes triples, int32 [N, 3], as lines with tabs between the names, which `TripleReader` reads back.
+
+    There is a header only where the first triple would be taken for one, or its first letter for a byte order mark.
+
+    Raises:
+        DataError: a name has a tab, as names of CSV files may.
+    """
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for start in range(0, len(triples), _ROWS):
-            rows = triples[start : start + _ROWS].tolist()
-            file.writelines(f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in rows)
+            names = [(entities[h], relations[r], entities[t]) for h, r, t in triples[start : start + _ROWS].tolist()]
+            if not start and (Columns().locate([*names[0]], str(path))[0] or names[0][0].startswith("\ufeff")):
+                file.write("head\trelation\ttail\n")
+            text = "".join("\t".join(triple) + "\n" for triple in names)
+            if text.count("\t") > 2 * len(names):
+                odd = next(name for triple in names for name in triple if "\t" in name)
+                raise DataError(f"expected names without tabs, which separate the fields, got {odd!r}")
+            file.write(text)
