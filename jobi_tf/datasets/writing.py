@@ -42,12 +42,14 @@ def write_triples(path: Path, triples: np.ndarray, entities: Sequence[str], rela
         DataError: a name has a tab, as names of CSV files may.
     """
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        for start in range(0, len(triples), _ROWS):
-            names = [(entities[h], relations[r], entities[t]) for h, r, t in triples[start : start + _ROWS].tolist()]
-            if not start and (Columns().locate([*names[0]], str(path))[0] or names[0][0].startswith("\ufeff")):
+        for head, relation, tail in triples[:1].tolist():
+            first = [entities[head], relations[relation], entities[tail]]
+            if Columns().locate(first, str(path))[0] or first[0].startswith("\ufeff"):
                 file.write("head\trelation\ttail\n")
-            text = "".join("\t".join(triple) + "\n" for triple in names)
-            if text.count("\t") > 2 * len(names):
-                odd = next(name for triple in names for name in triple if "\t" in name)
-                raise DataError(f"expected names without tabs, which separate the fields, got {odd!r}")
+        for start in range(0, len(triples), _ROWS):
+            rows = triples[start : start + _ROWS].tolist()
+            text = "".join([f"{entities[h]}\t{relations[r]}\t{entities[t]}\n" for h, r, t in rows])
+            if text.count("\t") > 2 * len(rows):
+                odd = next(line for line in text.split("\n") if line.count("\t") > 2)
+                raise DataError(f"expected names without tabs, which separate the fields, got the line {odd!r}")
             file.write(text)

@@ -107,7 +107,7 @@ def test_names_with_tabs_are_refused(tmp_path, call):
     call("data", "build", "--from", path, "--out", tmp_path / "built")
     path.write_text(every.replace("c,", '"c\td",'))
     error = call("data", "build", "--from", path, "--out", tmp_path / "tabs", "--min-triples", 1, status=1).stderr
-    assert r"tabs, which separate the fields, got 'c\td'" in error
+    assert r"c\td" in error
     assert not list(tmp_path.glob("*tabs/"))
 
 
