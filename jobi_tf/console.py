@@ -133,8 +133,8 @@ class Bar:
         """
         self._done, now = done, time.monotonic()
         rate = done / max(now - self._begin, 1e-9)
-        left = duration((self.total - done) / rate) if rate and self.total else "?"
-        text = state or "  ".join(filter(None, (f"{rate:,.0f} {self._unit}/s", note, f"left {left}")))
+        left = f"left {duration((self.total - done) / rate)}" if rate and self.total else ""
+        text = state or "  ".join(filter(None, (f"{rate:,.0f} {self._unit}/s", note, left)))
         if self.console.is_terminal:
             self._bars.update(self._task, completed=done, total=self.total or None, state=text)
         elif now - self._written >= SECONDS_BETWEEN_LINES and done < self.total:
