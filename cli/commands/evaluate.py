@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
+from jobi_tf.console import Bar, print_json, print_table, warn
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import METRICS, TIES
 
-from ..console import print_json, print_table, warn
 from ..options import COUNT, Command, candidates_option, json_option, run_option, settings_options
 from ..start import start_tensorflow
 
@@ -65,7 +65,6 @@ def evaluate(
     start_tensorflow()
     from jobi_tf import evaluate as rank
     from jobi_tf import load_run
-    from jobi_tf.console import Bar
     from jobi_tf.report.runs import evaluation_name, store_evaluation
     from jobi_tf.training.devices import strategy_for
 
@@ -77,7 +76,7 @@ def evaluate(
         options: dict[str, Any] = {"raw": raw, "filter_with": filter_with, "candidates": allowed}
         with Bar(len(graph.split(split)) * (2 if side == "both" else 1), "ranks", "ranking") as bar:
             evaluation = rank(
-                trained, None, split, side, memory_budget=memory_budget * 2**20, progress=bar.advance, **options
+                trained, None, split, side, memory_budget=memory_budget * 2**20, progress=bar.update, **options
             )
     result = evaluation.to_dict(ties)
     if by_relation:
