@@ -95,9 +95,20 @@ def argument_or_option(
     return decorate
 
 
+class _Run(click.Path):
+    """The folder of a run, or `world`, the run that is part of the package."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Returns the folder."""
+        from jobi_tf.training.run_folder import run_path
+
+        return super().convert(run_path(value), parameter, context)
+
+
 def run_option(required: bool = True) -> Callable:
     """Adds the argument RUN and the option --run-dir: the folder of a run that is read."""
-    return argument_or_option("run", "--run-dir", "RUN", FOLDER, "Folder of the run.", required)
+    kind = _Run(exists=True, file_okay=False, path_type=Path)
+    return argument_or_option("run", "--run-dir", "RUN", kind, "Folder of the run, or world.", required)
 
 
 def out_option(description: str, folder: bool = True) -> Callable:

@@ -67,6 +67,7 @@ def evaluate(
     from jobi_tf import load_run
     from jobi_tf.report.runs import evaluation_name, store_evaluation
     from jobi_tf.training.devices import strategy_for
+    from jobi_tf.training.run_folder import PRETRAINED
 
     with strategy_for(devices, logical_devices).scope():
         trained = load_run(run)
@@ -89,6 +90,8 @@ def evaluate(
         _print(evaluation, result, f"{graph.name}, {split} split, {'raw' if raw else 'filtered'} ranks among {among}")
     if (gap := evaluation.ties_gap()) > WARN_OF_TIES:
         warn(f"equal scores decide {gap:.1%} of MRR: see --ties optimistic and pessimistic")
+    if run in PRETRAINED.values():
+        return
     variants = {"raw": raw, "filter_with_test": filter_with_test, "candidates": candidates is not None}
     try:
         path = store_evaluation(run, evaluation_name(split, side, ties, **variants), evaluation, result)
