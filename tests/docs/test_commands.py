@@ -70,7 +70,7 @@ def folder(tmp_path_factory):
     shutil.copytree(EXAMPLES, path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     before = Path.cwd()
     os.chdir(path)
-    small = {"dim": 10, "epochs": 2, "eval_every": 1, "callbacks": ()}
+    small = {"dim": 10, "epochs": 2, "eval_every": 1, "tensorboard": "none", "callbacks": ()}
     os.environ["JOBI_TF_HOME"] = str(path / "cache")
     jobi_tf.train("world", run_dir="runs/world", **small)
     shutil.copytree("runs/world", "runs/joint")
