@@ -305,7 +305,7 @@ def write_projector(logs: Path, model: JoBi, graph: Graph) -> None:
     degrees = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
     entities = np.argsort(-degrees, kind="stable")[:MOST_VECTORS]
     relations = np.arange(graph.num_relations)[:MOST_VECTORS]
-    types = _types(graph)
+    types = entity_types(graph)
     rows = {
         "entities": [("name", "triples", "type"), *((graph.entities[i], degrees[i], types[i]) for i in entities)],
         "relations": [
@@ -332,7 +332,7 @@ def write_projector(logs: Path, model: JoBi, graph: Graph) -> None:
     projector.visualize_embeddings(str(logs), config)
 
 
-def _types(graph: Graph) -> list[str]:
+def entity_types(graph: Graph) -> list[str]:
     """Returns the relation and side with which each entity occurs most often in training, such as `capital tail`."""
     rows = np.concatenate([side * graph.num_relations + graph.train[:, 1] for side in (HEAD, TAIL)]).astype(np.int64)
     entities = np.concatenate([graph.train[:, 0], graph.train[:, 2]]).astype(np.int64)
