@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -9,38 +10,24 @@ import numpy as np
 from jobi_tf.errors import DataError
 
 FILES = {"entity": "entities.tsv", "relation": "relations.tsv"}
-# Letters that are searched for a text in the middle of a name, which takes a few milliseconds: those of the names with
-# most triples, some 200,000. The beginnings of all names are searched.
-_SEARCHED = 2**22
+_SEARCHED = 200_000  # names, those with most triples, that are searched for a text in their middle
 
 
 class NameList:
-    """Names in order of their numbers of triples.
+    """The names in a file with lines of id, name and number of triples, separated by tabs, after a heading.
 
-    Args:
-        names: the names, the most frequent first.
+    Raises:
+        DataError: the file is missing or damaged.
     """
 
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
-        folded = [name.casefold() for name in names]
-        self._text = "\n" + "".join(name + "\n" for name in folded)
-        self._starts = 1 + np.cumsum([0, *(len(name) + 1 for name in folded)])  # of each name in the text, [N + 1]
-
-    @classmethod
-    def read(cls, path: Path) -> NameList:
-        """Reads lines of id, name and number of triples, separated by tabs, after a heading.
-
-        Raises:
-            DataError: the file is missing or damaged.
-        """
+    def __init__(self, path: Path) -> None:
         try:
             lines = path.read_text(encoding="utf-8").split("\n")[1:-1]
             _, names, counts = zip(*(line.split("\t") for line in lines), strict=True)
             order = np.argsort(-np.array(counts, np.int64), kind="stable")
         except (OSError, ValueError) as error:
             raise DataError(f"expected lines of id, name and number of triples in {path}: {error}") from None
-        return cls([names[i] for i in order])
+        self._names = [(names[i], names[i].casefold()) for i in order]  # the most frequent first
 
     def search(self, text: str, limit: int) -> list[str]:
         """Returns names that begin with a text, and after them names that contain it, without regard to case.
@@ -50,18 +37,6 @@ class NameList:
             limit: the greatest number of names.
         """
         text = text.casefold()
-        if "\n" in text:
-            return []
-        found = self._find("\n" + text, limit, len(self._text) - 1)
-        if text and len(found) < limit:
-            found = list(dict.fromkeys([*found, *self._find(text, 2 * limit, _SEARCHED)]))
-        return [self._names[i] for i in found[:limit]]
-
-    def _find(self, text: str, limit: int, end: int) -> list[int]:
-        """Returns the indices of names that contain a text; a line break stands for the start of a name."""
-        found: list[int] = []
-        place = self._text.find(text, 0, end)
-        while place >= 0 and len(found) < limit:
-            found.append(int(np.searchsorted(self._starts, place + text.startswith("\n"), "right")) - 1)
-            place = self._text.find(text, int(self._starts[found[-1] + 1]) - 1, end)
-        return found
+        begin = (name for name, folded in self._names if folded.startswith(text))
+        contain = (name for name, folded in self._names[:_SEARCHED] if folded.find(text) > 0)
+        return list(islice(chain(begin, contain), limit))
