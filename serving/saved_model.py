@@ -81,9 +81,9 @@ class Signature:
     async def _compute_waiting(self) -> None:
         while batch := self._next_batch():
             self._batch_rows.observe(sum(rows for _, rows, _ in batch))
-            inputs = _joined([inputs for inputs, _, _ in batch])
+            joined = _joined([inputs for inputs, _, _ in batch])
             try:
-                outputs = await asyncio.get_running_loop().run_in_executor(self._threads, self.compute, inputs)
+                outputs = await asyncio.get_running_loop().run_in_executor(self._threads, self.compute, joined)
             except Exception as error:
                 for _, _, future in batch:
                     if not future.done():

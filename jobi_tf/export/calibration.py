@@ -125,7 +125,8 @@ def corrupt(triples: np.ndarray, graph: Graph, p: float, seed: int) -> tuple[np.
     for side in (HEAD, TAIL):
         corrupted = np.repeat(triples[:, None].astype(np.int64), DRAWS, 1)  # [N, draws, 3]
         corrupted[..., column(side)] = drawn[:, side]
-        keys = triple_keys(*np.moveaxis(corrupted, -1, 0), graph.num_entities, graph.num_relations)
+        head, relation, tail = np.moveaxis(corrupted, -1, 0)
+        keys = triple_keys(head, relation, tail, graph.num_entities, graph.num_relations)
         new = ~contains(known, keys).numpy()
         rows.append(np.flatnonzero(new.any(1)))
         corruptions.append(corrupted[rows[-1], new[rows[-1]].argmax(1)])
