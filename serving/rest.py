@@ -135,8 +135,7 @@ class RestApp:
                 version.names[kind] = await asyncio.to_thread(NameList, version.folder / FILES[kind])
             except DataError as error:
                 raise ServingError(StatusCode.NOT_FOUND, f"the export has no list of names ({FILES[kind]})") from error
-        search = version.names[kind].search
-        return JSONResponse({"names": await asyncio.to_thread(search, query.get("prefix", ""), int(limit))})
+        return JSONResponse({"names": version.names[kind].search(query.get("prefix", ""), int(limit))})
 
 
 class Body:
