@@ -10,10 +10,10 @@ import click
 import cloup
 from cloup.constraints import AllSet, If, IsSet, accept_none, require_all, require_any, require_one
 
+from jobi_tf.console import print_json, print_table
 from jobi_tf.errors import DataError, JobiError
 from jobi_tf.files import written_beside
 
-from ..console import print_json, print_table
 from ..options import (
     COUNT,
     FILE,

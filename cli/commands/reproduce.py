@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Column
 
+from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
-from ..console import JobDisplay, print_table
 from ..main import INTERRUPTED, ended_as_interrupted
 from ..options import Command
 
@@ -182,7 +182,6 @@ def _foretell(plans: list["Plan"]) -> None:
 
 def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int = 1) -> str:
     """Returns the time that missing runs may take; nothing where there are none or it cannot be told."""
-    from jobi_tf.console import duration
     from jobi_tf.reproduce.runs import estimate
 
     seconds = estimate(missing, complete) if missing else None
@@ -237,8 +236,6 @@ class _Display:
 
     def _epoch(self, run: "PlannedRun", event: "Epoch", value: float | None) -> str:
         """Returns an epoch, with the time left if the run does not stop early."""
-        from jobi_tf.console import duration
-
         before, begun = self._begun[run.path]
         ranked = "" if value is None else f", validation {METRICS[run.config.monitor]} {value:.4f}"
         seconds = (time.monotonic() - begun) / (event.epoch - before) * (event.epochs - event.epoch)
@@ -246,8 +243,6 @@ class _Display:
 
     def _result(self, run: "PlannedRun") -> str:
         """Returns the results of a complete run, by whose time that of others is estimated."""
-        from jobi_tf.console import duration
-
         try:
             record = run.record
         except JobiError as error:

@@ -15,11 +15,12 @@ from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.answers import best_answers
+from jobi_tf.evaluation.explain import Explanation, best_new_triples, explain
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, run_path
 
 
 class Answer(NamedTuple):
@@ -45,6 +46,15 @@ class Neighbor(NamedTuple):
 
     entity: str
     similarity: float
+
+
+class NewTriple(NamedTuple):
+    """A triple that the graph does not hold, and its score."""
+
+    head: str
+    relation: str
+    tail: str
+    score: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -210,6 +220,36 @@ class Run:
         rows = [Neighbor(self.graph.entities[i], float(similarities[i])) for i in best]
         return Table(rows, Neighbor._fields, f"entities near {name}")
 
+    def explain(self, head: str, relation: str, tail: str) -> Explanation:
+        """Returns scores, ranks and probability of a triple, and the training triples and paths that speak for it.
+
+        Raises:
+            DataError: a name is unknown.
+        """
+        (triple,) = self.graph.ids_of_triples([(head, relation, tail)])
+        return explain(self.model, self.graph, triple)
+
+    def complete(self, relation: str | None = None, k: int = 100) -> Table[NewTriple]:
+        """Returns the k triples with the greatest scores that the graph does not hold; see `best_new_triples`.
+
+        Args:
+            relation: their relation; None for all relations.
+            k: largest number of triples.
+
+        Raises:
+            DataError: the name is unknown.
+            UsageError: `k` is below 1.
+        """
+        _check_count(k)
+        number = None if relation is None else self.graph.relations.id(relation)
+        triples, scores = best_new_triples(self.model, self.graph, number, k)
+        entities, relations = self.graph.entities, self.graph.relations
+        rows = [
+            NewTriple(entities[h], relations[r], entities[t], score)
+            for (h, r, t), score in zip(triples.tolist(), scores.tolist(), strict=True)
+        ]
+        return Table(rows, NewTriple._fields, f"new triples of {relation or self.graph.name}")
+
     def extend(self, triples: Sequence[tuple[str, str, str]], **options: Any) -> "Run":
         """Returns a new run that knows more entities; see `jobi_tf.training.extend.extend`."""
         from jobi_tf.training.extend import extend
@@ -236,10 +276,16 @@ def _check_count(k: int) -> None:
 def load_run(folder: str | Path) -> Run:
     """Opens the folder of a run; if there is no best model yet, with the last checkpoint.
 
+    Args:
+        folder: the folder; or `"world"`, a run on the data set `world` that is part of the package.
+
+    Example:
+        >>> jobi_tf.load_run("world").tails("Switzerland", "neighbour", k=3)
+
     Raises:
         DataError: the folder is not that of a run, or the run has no checkpoint yet.
     """
-    files = RunFolder(Path(folder))
+    files = RunFolder(run_path(folder))
     config = files.read_config()
     graph = files.open_graph()
     path = files.model
