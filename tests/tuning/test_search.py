@@ -19,9 +19,9 @@ from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.tuning import search as module
-from jobi_tf.tuning.results import SearchFolder, number
+from jobi_tf.tuning.results import DATABASE, SPACE, number
 from jobi_tf.tuning.search import open_study, search
-from jobi_tf.tuning.spaces import parse_space
+from jobi_tf.tuning.spaces import Space
 
 SMALL = {"dataset": "world", "batch_size": 500, "negatives": 2, "eval_every": 1, "patience": 99}
 SEARCH = {
@@ -34,7 +34,7 @@ SEARCH = {
 
 def space(search=SEARCH, epochs=2, **more):
     mapping = {"settings": SMALL | {"epochs": epochs}, "search": search, "trials": 6, **more}
-    return parse_space(mapping, "mine", "mine.yaml")
+    return Space.parse(mapping, "mine", "mine.yaml")
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -146,9 +146,9 @@ def test_a_trial_of_a_killed_search_is_retried(tmp_path, trained, monkeypatch):
     """Killed before the trial had a heartbeat, and after."""
     monkeypatch.setattr(module, "HEARTBEAT", 1)
     monkeypatch.setattr(module, "GRACE", 1)
-    grid, folder = space({"dim": [4, 8, 16]}, sampler="grid"), SearchFolder(tmp_path)
-    study = open_study(grid, folder, grid.config({}).load_graph().fingerprint)
-    grid.write(folder.space)
+    grid = space({"dim": [4, 8, 16]}, sampler="grid")
+    study = open_study(grid, tmp_path, grid.config({}).load_graph().fingerprint)
+    grid.write(tmp_path / SPACE)
     study.ask()
     code = """
 import os, sys, optuna
@@ -158,7 +158,7 @@ def die(trial):
 storage = optuna.storages.RDBStorage("sqlite:///" + sys.argv[1], heartbeat_interval=1)
 optuna.load_study(study_name="search", storage=storage).optimize(die, n_trials=1)
 """
-    assert subprocess.run([sys.executable, "-c", code, folder.database]).returncode == 9
+    assert subprocess.run([sys.executable, "-c", code, tmp_path / DATABASE]).returncode == 9
     assert [trial.state.name for trial in study.trials] == ["RUNNING", "RUNNING", "WAITING"]
     time.sleep(2.5)
     results = search(grid, tmp_path)
@@ -178,27 +178,25 @@ def test_several_machines_share_a_storage(tmp_path, trained):
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"search": {"dim": [2, 6]}}, {"search": {"p": [0.0, 0.3]}}, {"epochs": 5}, {"metric": "mrr"}, {"seed": 1}],
-)
-def test_a_folder_holds_one_search(tmp_path, trained, change):
+def test_a_folder_holds_one_search(tmp_path, trained):
     before = {"search": {"dim": [2, 4]}, "sampler": "grid"}
     search(space(**before), tmp_path / "out")
-    with pytest.raises(UsageError, match=next(iter(change if "epochs" not in change else ["settings"]))):
-        search(space(**(before | change)), tmp_path / "out")
+    changes = [{"search": {"dim": [2, 6]}}, {"search": {"p": [0.0, 0.3]}}, {"metric": "mrr"}, {"seed": 1}]
+    for change in (*changes, {"epochs": 5}):
+        key = "settings" if "epochs" in change else next(iter(change))
+        with pytest.raises(UsageError, match=key):
+            search(space(**(before | change)), tmp_path / "out")
 
 
 def test_other_data_and_a_damaged_file(tmp_path):
-    folder = SearchFolder(tmp_path)
-    open_study(space(), folder, "graph")
+    open_study(space(), tmp_path, "graph")
     with pytest.raises(UsageError, match="world"):
-        open_study(space(), folder, "other")
-    folder.database.write_bytes(b"no database" * 100)
+        open_study(space(), tmp_path, "other")
+    (tmp_path / DATABASE).write_bytes(b"no database" * 100)
     with pytest.raises(DataError, match=r"search\.db"):
-        open_study(space(), folder, "graph")
+        open_study(space(), tmp_path, "graph")
     with pytest.raises(UsageError, match="nosuch"):
-        open_study(space(), folder, "graph", "nosuch://host/db")
+        open_study(space(), tmp_path, "graph", "nosuch://host/db")
 
 
 def test_options_of_the_command(call, tmp_path, monkeypatch):
@@ -212,6 +210,7 @@ def test_options_of_the_command(call, tmp_path, monkeypatch):
     taken = ("--dataset", "world", "--out", tmp_path / "taken")
     assert str(tmp_path / "taken") in call("search", "practitioner", *taken, status=2).stderr
     monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "jobi_tf.tuning.spaces")
     assert "jobi-tf[search]" in call("search", "practitioner", "--dataset", "world", status=1).stderr
 
 
