@@ -153,7 +153,7 @@ def test_relations_and_implausible_answers(made):
     } == counted
     assert content == measure(run)["relations"]
     total = {k: sum(x[k] for sides in counted.values() for x in sides.values()) for k in ("wrong", "wrong_implausible")}
-    share = Record(made.record("joint")).metric("wrong_implausible")
+    share = Record(made.record("joint")).value("wrong_implausible")
     assert share == total["wrong_implausible"] / total["wrong"]
 
 
