@@ -131,7 +131,6 @@ def _values(runs: Sequence["Measured"], graph: Graph) -> dict[str, Any]:
         "most_implausible": most_implausible(by_relation),
         "reliability": reliability_chart([(name, bins) for name, (_, bins) in zip(names, calibrations, strict=True)]),
         "calibration_errors": [error for error, _ in calibrations],
-        "environments": environments(runs),
     }
 
 
@@ -281,45 +280,10 @@ def calibration(run: Measured) -> tuple[float, tuple[Bin, ...]]:
     return expected_calibration_error(run.answers["confidence"].to_numpy(), run.answers["right"].to_numpy())
 
 
-def environments(runs: Sequence[Measured]) -> dict[str, list[str]]:
-    """Returns how and where each run was made."""
-    columns = [_environment(run) for run in runs]
-    return {name: [column[name] or "not recorded" for column in columns] for name in columns[0]}
-
-
-def _environment(run: Measured) -> dict[str, str]:
-    recorded = run.environment
-    return {
-        "folder": str(run.path),
-        "command": _command(recorded.get("command", [])),
-        "begun": str(recorded.get("date", "")),
-        "epochs": _epochs(run),
-        "training": _time(run.epochs),
-        "parameters": f"{run.parameters:,}",
-        "Python": str(recorded.get("python", "")),
-        "platform": str(recorded.get("platform", "")),
-        "processors": str(recorded.get("processors", "")),
-        "packages": ", ".join(f"{x} {y}" for x, y in recorded.get("versions", {}).items()),
-    }
-
-
 def _command(words: list[str]) -> str:
     if words and Path(words[0]).stem in ("__main__", "jobi-tf"):
         words = ["jobi-tf", *words[1:]]
     return shlex.join(words)
-
-
-def _epochs(run: Measured) -> str:
-    if not run.epochs:
-        return ""
-    best = f"; the model is of epoch {run.best_epoch}" if run.best_epoch else "; none was ranked"
-    return f"{run.epochs[-1]['epoch']} of {run.config.epochs} at most{best}"
-
-
-def _time(epochs: list[dict[str, Any]]) -> str:
-    seconds = [row["seconds"] for row in epochs if "seconds" in row]
-    rates = [row["triples_per_second"] for row in epochs if "triples_per_second" in row]
-    return f"{sum(seconds):,.0f} s without rankings, {np.median(rates):,.0f} triples/s (median)" if rates else ""
 
 
 def _template() -> "Template":
@@ -335,7 +299,8 @@ def _template() -> "Template":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=_number, signed=_signed, share=_share, breakable=_breakable, colour=colour)
+    environment.filters.update(number=_number, signed=_signed, share=_share, breakable=_breakable)
+    environment.filters.update(colour=colour, command=_command, median=np.median)
     return environment.get_template("page.html")
 
 

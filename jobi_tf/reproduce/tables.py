@@ -197,7 +197,7 @@ def gains(frame: pd.DataFrame, baseline: str, name: str) -> pd.DataFrame:
     )
     if before.empty or after.empty:
         return pd.DataFrame()
-    both = after.join(before.drop(columns="triples"), rsuffix="_before").reset_index()
+    both = after.join(before.drop(columns="triples").add_suffix("_before")).reset_index()
     both = both.assign(gain=both["hits@1"] - both["hits@1_before"])
     enough = both[both["triples"] >= FEWEST]
     return (enough if len(enough) else both).sort_values(["gain", "at", "side"], ascending=[False, True, True])

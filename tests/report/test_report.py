@@ -320,8 +320,12 @@ def test_what_cannot_be_reported(paths, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "page.html", "unfinished"]
 
 
-def test_damaged_environment_is_named(paths, tmp_path):
+def test_damaged_or_missing_environment(paths, tmp_path):
     shutil.copytree(paths[0], tmp_path / "run")
+    (tmp_path / "run" / "environment.json").unlink()
+    text = write_report([tmp_path / "run"], tmp_path / "page.html").read_text(encoding="utf-8")
+    environment = {row[0]: row[1] for row in Page(text).tables["Environment"]}
+    assert environment["command"] == environment["packages"] == "not recorded"
     (tmp_path / "run" / "environment.json").write_text("{")
     with pytest.raises(DataError, match=r"environment\.json"):
         measure(tmp_path / "run", "valid")

@@ -38,7 +38,7 @@ def wait_for(condition, process=None) -> None:
         time.sleep(0.02)
 
 
-def test_a_killed_experiment_continues_where_it_was(tmp_path, call):
+def test_a_stopped_experiment_continues_where_it_was(tmp_path, call):
     experiment = tmp_path / "mine.yaml"
     experiment.write_text(yaml.safe_dump(EXPERIMENT))
     arguments = ["reproduce", experiment, "--runs", tmp_path / "runs", "--out", tmp_path / "out"]
@@ -47,8 +47,10 @@ def test_a_killed_experiment_continues_where_it_was(tmp_path, call):
     try:
         wait_for(lambda: any(len(rows(run)) > 2 for run in tmp_path.glob("runs/world/*/seed-0")), process)
         children = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-        process.wait(60)
+        process.terminate()
+        _, printed = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "Traceback" not in printed
         assert not psutil.wait_procs(children, 60)[1]
     finally:
         process.kill()

@@ -93,7 +93,7 @@ def test_conditions_and_the_number_of_trials(tmp_path, trained, sampler):
 
 
 def test_nothing_is_trained_twice(tmp_path, trained):
-    small = space({"p": {"low": 0.1, "high": 0.3, "step": 0.2}, "joint": [True, False]}, trials=30)
+    small = space({"p": {"low": 0.1, "high": 0.3, "step": 0.2}, "joint": [True, False]}, trials=12)
     results = search(small, tmp_path / "out")
     assert len(trained) == len(results.trials) <= 4
     assert {params["p"] for params in trained} <= {0.1, 0.3}
@@ -199,6 +199,10 @@ def test_other_data_and_a_damaged_file(tmp_path):
         open_study(space(), tmp_path, "graph", "nosuch://host/db")
 
 
+def interrupt(*arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_options_of_the_command(call, tmp_path, monkeypatch):
     assert "practitioner" in call("search", "--list").stdout
     call("search", status=2)
@@ -209,56 +213,44 @@ def test_options_of_the_command(call, tmp_path, monkeypatch):
     (tmp_path / "taken" / "file").touch()
     taken = ("--dataset", "world", "--out", tmp_path / "taken")
     assert str(tmp_path / "taken") in call("search", "practitioner", *taken, status=2).stderr
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "search", interrupt)
+        small = ("practitioner", "--dataset", "world", "--out", tmp_path / "out")
+        assert str(tmp_path / "out") in call("search", *small, status=130).stderr
     monkeypatch.setitem(sys.modules, "optuna", None)
     monkeypatch.delitem(sys.modules, "jobi_tf.tuning.spaces")
     assert "jobi-tf[search]" in call("search", "practitioner", "--dataset", "world", status=1).stderr
 
 
-def test_a_search_that_is_stopped_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
-    """Interrupted in its first trial, killed in its second: each continues from its checkpoint, once."""
+def test_a_killed_search_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
+    """Killed in its first trial, which then continues from its checkpoint."""
     path, out = tmp_path / "small.yaml", tmp_path / "out"
     space({"dim": [2, 4]}, 12, sampler="grid", metric="mrr").write(path)
     code = "import sys, jobi_tf.tuning.search as s; s.HEARTBEAT = 1; from jobi_tf.cli.main import main; main()"
-
-    def stop(number: int, trial: str) -> tuple[int, str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, "search", path, "--out", out, "-q"],
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        deadline = time.monotonic() + 180
-        try:
-            while len(epochs(out / "trials" / trial)) < 2:
-                assert process.poll() is None, process.stderr.read()
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            children = psutil.Process(process.pid).children(recursive=True)
-            process.send_signal(number)
-            result = process.wait(60), process.stderr.read()
-            assert not psutil.wait_procs(children, 30)[1]
-            return result
-        finally:
-            process.kill()
-            process.communicate()
-
-    status, words = stop(signal.SIGINT, "0000")
-    assert status == 130
-    assert "Traceback" not in words
-    first = epochs(out / "trials" / "0000")
-    assert 2 <= len(first) < 12
-    status, _ = stop(signal.SIGKILL, "0001")
-    assert status == -signal.SIGKILL
-    assert epochs(out / "trials" / "0000")[: len(first)] == first  # it went on where it was
-    second = epochs(out / "trials" / "0001")
-    assert 2 <= len(second) < 12
+    command = [sys.executable, "-c", code, "search", path, "--out", out, "-q"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 180
+    try:
+        while len(epochs(out / "trials" / "0000")) < 2:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait(60)
+        assert not psutil.wait_procs(children, 30)[1]
+    finally:
+        process.kill()
+        process.communicate()
+    before = epochs(out / "trials" / "0000")
+    assert 2 <= len(before) < 12
     monkeypatch.setattr(module, "HEARTBEAT", 1)
     monkeypatch.setattr(module, "GRACE", 3)
     result = call("search", path, "--out", out)
     assert [(row["trial"], row["state"], row["dim"]) for row in rows(out)] == [
         *(("0", "complete", "2"), ("1", "complete", "4"))
     ]
-    assert epochs(out / "trials" / "0001")[: len(second)] == second
+    assert epochs(out / "trials" / "0000")[: len(before)] == before
     for row in rows(out):
         run = out / row["run"]
         assert [epoch["epoch"] for epoch in epochs(run)] == [*range(1, 13)]
