@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
     "runs": "List runs, and compare two of them.",
+    "tensorboard": "Open TensorBoard on runs.",
     "report": "Compare runs on one HTML page.",
     "data": "List, prepare, check, build and generate data sets.",
     "search": "Search for good settings.",

@@ -136,7 +136,7 @@ SETTINGS = {
     "Negatives": "p negatives negatives_mode chunk filter_negatives",
     "Optimizer": "optimizer learning_rate batch_size",
     "Schedule": "schedule epochs eval_every monitor patience",
-    "Run": "run_dir seed checkpoint_every",
+    "Run": "run_dir seed checkpoint_every tensorboard profile",
     "Machine": "devices logical_devices",
 }
 GROUPS = {title: cloup.OptionGroup(title) for title in SETTINGS}
@@ -150,6 +150,8 @@ METAVARS = {
     "warm_start": "RUN",
     "entity_vectors": "FILE",
     "checkpoint_every": "N|Nm",
+    "tensorboard": "PARTS",
+    "profile": "FIRST:LAST",
 }
 
 

@@ -146,7 +146,7 @@ class _Display:
         click.echo(f"run folder {folder.path}")
         if not self.quiet:
             path = _quoted(folder.path)
-            click.echo(f"next: jobi-tf evaluate {path}\n      tensorboard --logdir {path}/logs", err=True)
+            click.echo(f"next: jobi-tf evaluate {path}\n      jobi-tf tensorboard {path}", err=True)
 
 
 def _describe(training: "Training") -> list[tuple[str, str]]:

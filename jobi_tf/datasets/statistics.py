@@ -95,6 +95,12 @@ def statistics(graph: Graph) -> Statistics:
     )
 
 
+def relation_categories(graph: Graph) -> np.ndarray:
+    """Returns the category of each relation by its training triples, or `unseen`: str [relations]."""
+    by_name = {row.name: row.category for row in statistics(graph).by_relation}
+    return np.array([by_name[name] for name in graph.relations.names])
+
+
 def _distinct(graph: Graph, relation: np.ndarray, entity: np.ndarray) -> np.ndarray:
     """Returns how many different entities each relation has: int64 [relations]."""
     pairs = np.unique(relation * graph.num_entities + entity)

@@ -158,8 +158,9 @@ def _score_chunks(
     head, tail, *negative_rows = spread(rows, *places, xla=model.xla)
     relations = _TripleRelations(model, batch.chunks[..., 1], training)
     known = model.known([head, tail], training)
-    options = model.scorer, model.reciprocal, by_side
-    scores = _chunk_scores(*options, *known, head, tail, *negative_rows, *relations.each())
+    known = [] if known[0] is head else known
+    options = model.scorer, model.reciprocal, by_side, len(known)
+    scores = _chunk_scores(*options, head, tail, *negative_rows, *known, *relations.each())
     return tf.unstack(scores, len(model.heads)), relations.positives(head, tail, batch.weights)
 
 
@@ -329,13 +330,12 @@ def _chunk_scores(
     scorer: Scorer,
     reciprocal: bool,
     by_side: bool,
-    known_head: tf.Tensor,
-    known_tail: tf.Tensor,
+    known: int,
     head: tf.Tensor,
     tail: tf.Tensor,
     heads: tf.Tensor,
     tails: tf.Tensor,
-    *relations: tf.Tensor,
+    *others: tf.Tensor,
 ) -> tf.Tensor:
     """Returns the scores of triples and of the negatives of their chunk, for each head of the model.
 
@@ -343,24 +343,24 @@ def _chunk_scores(
         scorer: the score function.
         reciprocal: whether relations are reciprocal.
         by_side: whether each side has scores of its own.
-        known_head: embeddings of heads of which tail queries are made, [C, c, width].
-        known_tail: embeddings of tails of which head queries are made, [C, c, width].
-        head: embeddings of heads as candidates, [C, c, width].
-        tail: embeddings of tails as candidates, [C, c, width].
+        known: 2 if queries are made of other embeddings than those of heads and tails as candidates, else 0.
+        head: embeddings of heads, [C, c, width].
+        tail: embeddings of tails, [C, c, width].
         heads: embeddings of the negatives that replace heads, [C, i, width].
         tails: embeddings of the negatives that replace tails, [C, j, width].
-        relations: as for `_queries`, [C, c, …] each.
+        others: the `known` heads and tails, [C, c, width] each, and the relations as for `_queries`, [C, c, …] each.
 
     Returns:
         float32 [M, C, c, 1 + i + j], by side [M, C, c, 2, 1 + i].
     """
     scores = []
-    for queries in _queries(scorer, reciprocal, known_head, known_tail, *relations):
+    anchors = others[:known] if known else (head, tail)
+    for queries in _queries(scorer, reciprocal, *anchors, *others[known:]):
         sides = list(zip(queries, (head, tail), (heads, tails), strict=True))
         own = [own_scores(scorer, query, scorer.candidate(x))[..., None] for query, x, _ in sides]
-        others = [all_scores(scorer, query, scorer.candidate(x)) for query, _, x in sides]
-        lists = zip(own, others, strict=True)
+        negatives = [all_scores(scorer, query, scorer.candidate(x)) for query, _, x in sides]
+        lists = zip(own, negatives, strict=True)
         scores.append(
-            tf.stack([tf.concat(x, -1) for x in lists], 2) if by_side else tf.concat([own[TAIL], *others], -1)
+            tf.stack([tf.concat(x, -1) for x in lists], 2) if by_side else tf.concat([own[TAIL], *negatives], -1)
         )
     return tf.stack(scores)

@@ -163,22 +163,23 @@ class JoBi(keras.Model):
         """Returns what queries are multiplied with to score each entity, float32 [E, length of a query]."""
         return self.scorer.candidate(tf.convert_to_tensor(self.entities.table.value))
 
-    def queries(self, triples: tf.Tensor, side: int) -> tf.Tensor:
-        """Returns the triple head's queries for the entities on one side.
+    def queries(self, triples: tf.Tensor, side: int, head: str = "triple") -> tf.Tensor:
+        """Returns a head's queries for the entities on one side.
 
         Args:
             triples: int [B, 3]; the column of `side` is not read.
             side: `HEAD` (0) or `TAIL` (1).
+            head: `triple` or `pair`.
 
         Returns:
             float32 [B, length]. The score of an entity is its dot product with a row of `candidates`, for bilinear
             scorers, or a function of it; see `Scorer`.
         """
-        head = self.heads[0]
-        distinct, place = tf.unique(head.relation_ids(triples[:, 1], side))
-        relations = Relations(head.prepared(head.relations.rows(distinct)), place)
+        layer = self.heads[HEADS.index(head)]
+        distinct, place = tf.unique(layer.relation_ids(triples[:, 1], side))
+        relations = Relations(layer.prepared(layer.relations.rows(distinct)), place)
         anchor = tf.gather(self.entities.table.value, triples[:, column(1 - side)])
-        return head.through_net(head.queries(side, anchor, relations))
+        return layer.through_net(layer.queries(side, anchor, relations))
 
     def scores(self, triples: tf.Tensor, side: int, candidates: tf.Tensor | None = None) -> tf.Tensor:
         """Returns the triple head's scores of every entity on one side: int [B, 3] → float32 [B, E].
@@ -188,11 +189,11 @@ class JoBi(keras.Model):
         queries = self.queries(tf.convert_to_tensor(triples), side)
         return all_scores(self.scorer, queries, self.candidates() if candidates is None else candidates)
 
-    def score(self, triples: tf.Tensor) -> tf.Tensor:
-        """Returns the triple head's scores of triples: int [B, 3] → float32 [B]."""
+    def score(self, triples: tf.Tensor, head: str = "triple") -> tf.Tensor:
+        """Returns the scores of triples by a head, `triple` or `pair`: int [B, 3] → float32 [B]."""
         triples = tf.convert_to_tensor(triples)
         tails = self.scorer.candidate(tf.gather(self.entities.table.value, triples[:, column(TAIL)]))
-        return own_scores(self.scorer, self.queries(triples, TAIL), tails)
+        return own_scores(self.scorer, self.queries(triples, TAIL, head), tails)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""

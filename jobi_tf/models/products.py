@@ -59,7 +59,8 @@ def listed_scores(
         float32 [M, B, N].
     """
     heads_of_model, count = queries.shape[1], scorer.dot_products
-    parts = tf.stack(scorer.split_query(queries), 2) if count > 1 else queries[:, :, None]  # [B, M, count, 2, length]
+    # [B, M, count, 2, length]
+    parts = tf.stack(scorer.split_query(queries), 2) if count > 1 else tf.expand_dims(queries, 2)
     flat = tf.reshape(parts, [-1, heads_of_model * count * 2, queries.shape[-1]])
     product = _products if xla or on_gpu() else _products_on_cpu
     products = tf.reshape(product(flat, candidates, places, heads), [heads_of_model, count, -1, places.shape[1]])

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from jobi_tf.errors import UsageError
 from jobi_tf.models.layers import Head
-from jobi_tf.models.scorers.scorer import constructor_arguments
+from jobi_tf.models.scorers.scorer import constructor_arguments, named_object
 
 SMALLEST = 1e-30  # keeps the gradient of a square root finite where a number is zero
 
@@ -152,12 +152,4 @@ def get(regularizer: str | dict[str, Any] | Regularizer) -> Regularizer:
     Raises:
         UsageError: there is no such regulariser.
     """
-    if isinstance(regularizer, dict):
-        regularizer = keras.saving.deserialize_keras_object(regularizer)
-    if isinstance(regularizer, str) and regularizer in REGULARIZERS:
-        return REGULARIZERS[regularizer]()
-    if isinstance(regularizer, Regularizer):
-        return regularizer
-    raise UsageError(
-        f"expected a regularizer to be a jobi_tf.Regularizer or one of {', '.join(REGULARIZERS)}, got {regularizer!r}"
-    )
+    return named_object(regularizer, Regularizer, REGULARIZERS)

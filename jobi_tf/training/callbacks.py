@@ -26,6 +26,9 @@ class ValidationRanking(keras.callbacks.Callback):
         every: epochs between rankings; the last epoch is always ranked.
         epochs: number of the last epoch; None: that of `fit`.
 
+    Attributes:
+        ranks: the ranks of the last ranking, for heads and for tails.
+
     Raises:
         UsageError: `every` is below 1, or the graph has no validation triples.
 
@@ -42,6 +45,7 @@ class ValidationRanking(keras.callbacks.Callback):
         self.graph = graph
         self.every = every
         self.epochs = epochs
+        self.ranks: list[Ranks] = []
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Collects the known answers."""
@@ -58,8 +62,9 @@ class ValidationRanking(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Ranks, if it is due."""
         if self.is_due(epoch):
-            ranks = [self._ranker.rank(np.asarray(self.graph.valid), side) for side in range(len(SIDES))]
-            metrics = rank_metrics(Ranks.concatenate(ranks).ranks())
+            valid = np.asarray(self.graph.valid)
+            self.ranks = [self._ranker.rank(valid, side) for side in range(len(SIDES))]
+            metrics = rank_metrics(Ranks.concatenate(self.ranks).ranks())
             logs.update({f"val_{name}": value for name, value in metrics.items()})
 
 
@@ -76,8 +81,8 @@ class StopOnNaN(keras.callbacks.Callback):
 
 
 class Throughput(keras.callbacks.Callback):
-    """Adds `seconds` and `triples_per_second` of an epoch's training steps to `logs`, and `triple_loss` if it is
-    missing.
+    """Adds `seconds` and `triples_per_second` of an epoch's training steps to `logs`, the `learning_rate` at its end,
+    and `triple_loss` if it is missing.
 
     Args:
         triples_per_step: training triples of a step.
@@ -100,4 +105,5 @@ class Throughput(keras.callbacks.Callback):
         seconds = time.perf_counter() - self._start
         # Keras names the loss of an output only if there are several.
         logs.setdefault("triple_loss", logs["loss"] - sum(logs[x.name] for x in self.model.regularizers))
+        logs["learning_rate"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
         logs.update(triples_per_second=self._steps * self.triples_per_step / seconds, seconds=seconds)

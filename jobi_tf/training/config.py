@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 _FULL = "full-softmax"
 
+# The parts of the logs for TensorBoard.
+TENSORBOARD = ("scalars", "hparams", "text", "projector", "histograms", "images", "graph")
+_PART = f"({'|'.join(TENSORBOARD)})"
+
 # What settings are called in other libraries.
 SYNONYMS = {
     "lr": "learning_rate",
@@ -127,6 +131,14 @@ class TrainConfig(BaseModel):
     freeze_entities: bool = Field(False, description="keep the embeddings of warm_start or entity_vectors as they are")
     checkpoint_every: str = Field(
         "1", pattern=r"^[1-9]\d*m?$", description="epochs between checkpoints, or minutes such as 10m"
+    )
+    tensorboard: str = Field(
+        "all",
+        pattern=rf"^(all|none|{_PART}(,{_PART})*)$",
+        description=f"what to log for TensorBoard: all, none, or some of {', '.join(TENSORBOARD)}",
+    )
+    profile: str | None = Field(
+        None, pattern=r"^\d+:\d+$", description="first and last step that TensorFlow's profiler records, such as 10:20"
     )
     seed: int = Field(0, ge=0, lt=2**62, description="seed of embeddings, order, negatives and dropout")
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to use: all, or their numbers")
@@ -241,6 +253,11 @@ class TrainConfig(BaseModel):
         path.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
+def tensorboard_parts(setting: str) -> set[str]:
+    """Returns the parts of the logs that the setting `tensorboard` names."""
+    return set(TENSORBOARD) if setting == "all" else set(setting.split(",")) - {"none"}
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """Reads a YAML file of settings.
 
@@ -324,7 +341,12 @@ def _explain(error: ValidationError, config: type[BaseModel]) -> str:
     if problem["type"] == "missing":
         return f"expected the setting {name!r}, which is missing"
     if problem["type"] == "string_pattern_mismatch":
-        expected = {"devices": "all, or numbers such as 0,1", "checkpoint_every": "epochs such as 5, or minutes as 10m"}
+        expected = {
+            "devices": "all, or numbers such as 0,1",
+            "checkpoint_every": "epochs such as 5, or minutes as 10m",
+            "tensorboard": f"all, none, or some of {','.join(TENSORBOARD)}",
+            "profile": "the first and the last step, such as 10:20",
+        }
         return f"expected {name} to be {expected[name]}, got {problem['input']!r}"
     message = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     return f"expected {name} to be {message}, got {problem['input']!r}"

@@ -15,6 +15,7 @@ from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.answers import best_answers
+from jobi_tf.evaluation.explain import Explanation, best_new_triples, explain
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
@@ -45,6 +46,15 @@ class Neighbor(NamedTuple):
 
     entity: str
     similarity: float
+
+
+class NewTriple(NamedTuple):
+    """A triple that the graph does not hold, and its score."""
+
+    head: str
+    relation: str
+    tail: str
+    score: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,6 +219,36 @@ class Run:
         best = np.argsort(-similarities, kind="stable")[: min(k, len(table) - 1)].tolist()
         rows = [Neighbor(self.graph.entities[i], float(similarities[i])) for i in best]
         return Table(rows, Neighbor._fields, f"entities near {name}")
+
+    def explain(self, head: str, relation: str, tail: str) -> Explanation:
+        """Returns scores, ranks and probability of a triple, and the training triples and paths that speak for it.
+
+        Raises:
+            DataError: a name is unknown.
+        """
+        (triple,) = self.graph.ids_of_triples([(head, relation, tail)])
+        return explain(self.model, self.graph, triple)
+
+    def complete(self, relation: str | None = None, k: int = 100) -> Table[NewTriple]:
+        """Returns the k triples with the greatest scores that the graph does not hold; see `best_new_triples`.
+
+        Args:
+            relation: their relation; None for all relations.
+            k: largest number of triples.
+
+        Raises:
+            DataError: the name is unknown.
+            UsageError: `k` is below 1.
+        """
+        _check_count(k)
+        number = None if relation is None else self.graph.relations.id(relation)
+        triples, scores = best_new_triples(self.model, self.graph, number, k)
+        entities, relations = self.graph.entities, self.graph.relations
+        rows = [
+            NewTriple(entities[h], relations[r], entities[t], score)
+            for (h, r, t), score in zip(triples.tolist(), scores.tolist(), strict=True)
+        ]
+        return Table(rows, NewTriple._fields, f"new triples of {relation or self.graph.name}")
 
     def extend(self, triples: Sequence[tuple[str, str, str]], **options: Any) -> "Run":
         """Returns a new run that knows more entities; see `jobi_tf.training.extend.extend`."""

@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
@@ -26,9 +25,18 @@ from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, save_bare_model
 from jobi_tf.training.run import Run, load_model, load_run
 from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.tensorboard import TensorBoard
 from jobi_tf.training.warm_start import use_entity_vectors, warm_start
 
-MAY_CHANGE_ON_RESUME = {"epochs", "patience", "checkpoint_every", "devices", "logical_devices"}
+MAY_CHANGE_ON_RESUME = {
+    "epochs",
+    "patience",
+    "checkpoint_every",
+    "devices",
+    "logical_devices",
+    "tensorboard",
+    "profile",
+}
 
 
 def train(
@@ -89,7 +97,8 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     Args:
         run_dir: folder of the run.
         callbacks: as for `train`.
-        **changes: new values of `epochs`, `patience`, `checkpoint_every`, `devices` or `logical_devices`.
+        **changes: new values of `epochs`, `patience`, `checkpoint_every`, `devices`, `logical_devices`, `tensorboard`
+            or `profile`.
 
     Raises:
         UsageError: another setting was to be changed.
@@ -142,14 +151,15 @@ def _fit(
     training = Training(
         folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, memory
     )
+    ranking = ValidationRanking(graph, config.eval_every, config.epochs) if config.eval_every else None
     every = [
         StopOnNaN(),
         Throughput(size.triples / size.steps),
-        *([ValidationRanking(graph, config.eval_every, config.epochs)] if config.eval_every else []),
+        *([ranking] if ranking else []),
         *(callbacks(training) if callable(callbacks) else callbacks),
         best,
         MetricsRecord(folder, rows),
-        keras.callbacks.TensorBoard(folder.logs, write_graph=False),
+        *([TensorBoard(training, ranking)] if config.tensorboard != "none" or config.profile else []),
         # Last, since a checkpoint stands for all that the others wrote.
         Checkpoint(folder, config.checkpoint_every, size.steps, first_step, state.get("metrics")),
     ]

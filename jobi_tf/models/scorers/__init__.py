@@ -2,14 +2,11 @@
 
 from typing import Any
 
-import keras
-
-from jobi_tf.errors import UsageError
 from jobi_tf.models.scorers.bilinear import ComplEx, DistMult, SimplE
 from jobi_tf.models.scorers.conve import ConvE
 from jobi_tf.models.scorers.distances import RotatE, TransE
 from jobi_tf.models.scorers.matrices import RESCAL, TuckER
-from jobi_tf.models.scorers.scorer import Scorer
+from jobi_tf.models.scorers.scorer import Scorer, named_object
 from jobi_tf.models.scorers.typed import TypeComplEx
 
 __all__ = ["RESCAL", "SCORERS", "ComplEx", "ConvE", "DistMult", "RotatE", "Scorer", "SimplE", "TransE", "TuckER"]
@@ -25,10 +22,4 @@ def get(scorer: str | dict[str, Any] | Scorer) -> Scorer:
     Raises:
         UsageError: there is no such scorer.
     """
-    if isinstance(scorer, dict):
-        scorer = keras.saving.deserialize_keras_object(scorer)
-    if isinstance(scorer, str) and scorer in SCORERS:
-        return SCORERS[scorer]()
-    if isinstance(scorer, Scorer):
-        return scorer
-    raise UsageError(f"expected scorer to be a jobi_tf.Scorer or one of {', '.join(SCORERS)}, got {scorer!r}")
+    return named_object(scorer, Scorer, SCORERS)

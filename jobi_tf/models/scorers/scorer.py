@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import TAIL
+from jobi_tf.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,21 @@ def constructor_arguments(instance: Any) -> dict[str, Any]:
     """Returns the value of each argument of the constructor, read from the attribute of the same name."""
     parameters = inspect.signature(type(instance)).parameters.values()
     return {x.name: getattr(instance, x.name) for x in parameters if x.kind is not x.VAR_KEYWORD}
+
+
+def named_object(value: Any, base: type, classes: Mapping[str, type]) -> Any:
+    """Returns an object of the class `base`, given its name, its serialised form or the object itself.
+
+    Raises:
+        UsageError: there is no such object.
+    """
+    if isinstance(value, dict):
+        value = keras.saving.deserialize_keras_object(value)
+    if isinstance(value, str) and value in classes:
+        return classes[value]()
+    if isinstance(value, base):
+        return value
+    raise UsageError(f"expected a jobi_tf.{base.__name__} or one of {', '.join(classes)}, got {value!r}")
 
 
 def squared_moduli(rows: tf.Tensor) -> tf.Tensor:

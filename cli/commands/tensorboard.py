@@ -1,0 +1,31 @@
+"""`jobi-tf tensorboard`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import cloup
+
+from ..options import FOLDER, Command
+
+
+@cloup.command(cls=Command)
+@cloup.argument("runs", type=FOLDER, nargs=-1, metavar="[RUN]...", help="Folders of runs, or a folder that holds runs.")
+@cloup.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@cloup.option("--port", type=click.IntRange(0, 65535), default=6006, show_default=True, help="Port; 0: any free one.")
+def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
+    """Open TensorBoard on runs, by default on all runs in runs/.
+
+    \b
+      jobi-tf tensorboard
+      jobi-tf tensorboard runs/umls runs/umls-plain --port 6007
+
+    It serves until Ctrl-C.
+    """
+    if len(runs) > 1:
+        where = ["--logdir_spec", ",".join(f"{path.name}:{path}" for path in runs)]
+    else:
+        where = ["--logdir", str(runs[0] if runs else "runs")]
+    command = [sys.executable, "-m", "tensorboard.main", *where, "--host", host, "--port", str(port)]
+    raise SystemExit(subprocess.run(command).returncode)

@@ -1,0 +1,115 @@
+"""Why a model believes a triple, and which triples it believes most."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
+from jobi_tf.evaluation.evidence import Path, Similar, paths, similar_triples
+from jobi_tf.evaluation.ranker import Ranker, full_float32
+from jobi_tf.models.jobi import HEADS, JoBi
+from jobi_tf.models.products import all_scores
+
+BLOCK = 2**24  # scores at once
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a model and its graph say about a triple.
+
+    Args:
+        triple: names of head, relation and tail.
+        split: the split that holds it; None for a new one.
+        scores: the scores of the triple head and of the pair head, by name.
+        probability: the calibrated probability of the triple; None if it is not known.
+        ranks: for each side the filtered rank among all entities, from 1; equal scores share the mean rank.
+        candidates: number of entities.
+        occurrences: training triples in which the head, and the tail, stand on this side of the relation.
+        similar: training triples of the relation whose entities are most alike.
+        paths: paths from head to tail with the most confident rules.
+    """
+
+    triple: tuple[str, str, str]
+    split: str | None
+    scores: dict[str, float]
+    probability: float | None
+    ranks: dict[str, float]
+    candidates: int
+    occurrences: dict[str, int]
+    similar: list[Similar]
+    paths: list[Path]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all of it as a JSON object."""
+        rows = {name: [row._asdict() for row in getattr(self, name)] for name in ("similar", "paths")}
+        return asdict(self) | rows
+
+
+def explain(model: JoBi, graph: Graph, triple: np.ndarray, probability: float | None = None) -> Explanation:
+    """Explains the scores of a triple, int [3], of ids."""
+    triple = np.asarray(triple, np.int32)
+    head, relation, tail = triple.tolist()
+    known = KnownAnswers.of_graph(graph, SPLITS, triple[None])
+    ranker = Ranker(model, known)
+    train = graph.train[graph.train[:, 1] == relation]
+    return Explanation(
+        (graph.entities[head], graph.relations[relation], graph.entities[tail]),
+        next((name for name in SPLITS if (graph.split(name) == triple).all(1).any()), None),
+        {name: float(model.score(triple[None], name)[0]) for name in HEADS[: len(model.heads)]},
+        probability,
+        {name: float(ranker.rank(triple[None], side).ranks()[0]) for side, name in enumerate(SIDES)},
+        graph.num_entities,
+        {"head": int((train[:, 0] == head).sum()), "tail": int((train[:, 2] == tail).sum())},
+        similar_triples(model, graph, triple),
+        paths(graph, triple),
+    )
+
+
+def best_new_triples(
+    model: JoBi, graph: Graph, relation: int | None = None, k: int = 100, splits: tuple[str, ...] = SPLITS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Finds the triples with the greatest scores that the graph does not hold.
+
+    Head and tail occur on their side of the relation in training, and differ unless training has a triple of the
+    relation in which they are the same. Training compares the candidates of a query, so that
+    scores of different relations are comparable only roughly.
+
+    Args:
+        model: the model.
+        graph: the graph.
+        relation: the relation; None for all of them.
+        k: largest number of triples.
+        splits: the splits whose triples are left out.
+
+    Returns:
+        Triples, int32 [k, 3], and their scores, float32 [k], best first.
+    """
+    occurrences, known = Occurrences.of_graph(graph), KnownAnswers.of_graph(graph, splits, side=TAIL)
+    candidates = model.candidates()
+    reflexive = np.unique(graph.train[graph.train[:, 0] == graph.train[:, 2], 1])
+    best, scores = np.empty((0, 3), np.int32), np.empty(0, np.float32)
+    for r in range(graph.num_relations) if relation is None else [relation]:
+        heads, tails = occurrences.of(HEAD, r), occurrences.of(TAIL, r)
+        rows = tf.gather(candidates, tails)
+        for block in np.array_split(heads, max(1, len(heads) * len(tails) // BLOCK)):
+            queries = np.stack([block, np.full_like(block, r), np.zeros_like(block)], 1)
+            with full_float32():
+                found = all_scores(model.scorer, model.queries(tf.constant(queries), TAIL), rows).numpy()
+            at, answers = known.lookup(TAIL, queries)
+            here = np.isin(answers, tails)
+            found[at[here], np.searchsorted(tails, answers[here])] = -np.inf
+            if r not in reflexive:
+                found[block[:, None] == tails] = -np.inf
+            if not found.size:
+                continue
+            chosen = np.argpartition(-found, min(k, found.size) - 1, axis=None)[:k]
+            row, place = np.unravel_index(chosen, found.shape)
+            best = np.concatenate([best, np.stack([block[row], np.full(len(row), r), tails[place]], 1)])
+            scores = np.concatenate([scores, found[row, place]])
+            order = np.argsort(-scores, kind="stable")[:k]
+            best, scores = best[order], scores[order]
+    finite = np.isfinite(scores)
+    return best[finite].astype(np.int32), scores[finite]

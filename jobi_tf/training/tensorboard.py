@@ -1,0 +1,404 @@
+"""What TensorBoard shows of a run, each part of which can be left out."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorboard.plugins import projector
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.custom_scalar import summary as custom_scalars
+from tensorboard.plugins.hparams import api as hparams
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
+from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
+from jobi_tf.evaluation.answers import best_answers
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+from jobi_tf.evaluation.ranks import Ranks, rank_metrics
+from jobi_tf.files import written_beside
+from jobi_tf.models.jobi import JoBi
+from jobi_tf.training.assembly import build_batches
+from jobi_tf.training.callbacks import ValidationRanking
+from jobi_tf.training.config import TrainConfig, tensorboard_parts
+from jobi_tf.training.recording import Training
+from jobi_tf.training.run_folder import describe_environment
+
+SAMPLE = 200  # triples, or queries, of which scores and gradients are looked at
+SHOWN_QUERIES, SHOWN_ANSWERS = 5, 5
+MOST_VECTORS = 20_000  # that the projector can handle
+MOST_ROWS = 20_000  # of a histogram
+
+# Settings that do not change the model.
+_NO_HPARAMS = {"columns", "header", "weights", "split", "checkpoint_every", "tensorboard", "profile", "run_dir"}
+_NO_HPARAMS |= {"devices", "logical_devices"}
+_TAGS = {
+    "loss": "loss/total",
+    "triple_loss": "loss/triple",
+    "pair_loss": "loss/pair",
+    "learning_rate": "training/learning rate",
+    "triples_per_second": "speed/triples per second",
+    "seconds": "speed/seconds of an epoch",
+}
+
+
+class TensorBoard(keras.callbacks.Callback):
+    """Writes the logs of a training for TensorBoard; the step of all that it writes is the number of the epoch, from 1.
+
+    Every epoch has the numbers in `logs`. What needs more time is written only after epochs whose validation triples
+    are ranked: metrics by side and category of relations, predictions, histograms, and what a sample of training and of
+    validation triples shows of scores, gradients and negatives.
+
+    Args:
+        training: the training that is about to begin.
+        ranking: the callback that ranks the validation triples; None if there is none.
+    """
+
+    def __init__(self, training: Training, ranking: ValidationRanking | None):
+        super().__init__()
+        self.training, self.ranking = training, ranking
+        self.parts = tensorboard_parts(training.config.tensorboard)
+        self.profile = [int(x) for x in training.config.profile.split(":")] if training.config.profile else None
+        self._profiling = False
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Writes what is known before training, at the first call."""
+        if hasattr(self, "_writer"):
+            return
+        training = self.training
+        forget_after(training.folder.logs, training.done)
+        self._writer = tf.summary.create_file_writer(str(training.folder.logs))
+        self._steps = training.done * training.steps + training.first_step
+        self._sample = Sample(training) if {"scalars", "histograms", "graph"} & self.parts else None
+        with self._writer.as_default(step=training.done):
+            if "hparams" in self.parts:
+                _write_hparams(training.config, training.folder.path.name)
+            if training.done:
+                return
+            if "scalars" in self.parts:
+                tf.summary.experimental.write_raw_pb(_layout(training).SerializeToString(), step=0)
+            if "text" in self.parts:
+                tf.summary.text("settings", markdown(training.config.model_dump()))
+                tf.summary.text("environment", markdown(describe_environment()))
+            if "graph" in self.parts and self._sample:
+                self._sample.write_graph(self.model)
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        """Starts the profiler, if it is time."""
+        if self.profile and not self._profiling and self.profile[0] <= self._steps < self.profile[1]:
+            tf.profiler.experimental.start(str(self.training.folder.logs))
+            self._profiling = True
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Stops the profiler, if it is time."""
+        self._steps += self.model.steps_per_execution
+        if self._profiling and self.profile and self._steps >= self.profile[1]:
+            self._stop_profiler()
+
+    def on_epoch_end(self, epoch: int, logs: dict) -> None:
+        """Writes the epoch."""
+        with self._writer.as_default(step=epoch + 1):
+            if "scalars" in self.parts:
+                for name, value in logs.items():
+                    tf.summary.scalar(_tag(name), value)
+            if "val_mrr" in logs and self.ranking:
+                self._write_ranking(self.ranking.ranks)
+        self._writer.flush()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        """Writes the embeddings for the projector."""
+        if self._profiling:
+            self._stop_profiler()
+        if "projector" in self.parts:
+            write_projector(self.training.folder.logs, self.model, self.training.graph)
+        self._writer.flush()
+
+    def _stop_profiler(self) -> None:
+        tf.profiler.experimental.stop()
+        self._profiling, self.profile = False, None
+
+    def _write_ranking(self, ranks: Sequence[Ranks]) -> None:
+        model, graph = self.model, self.training.graph
+        if "scalars" in self.parts:
+            for tag, value in ranking_scalars(graph, ranks).items():
+                tf.summary.scalar(tag, value)
+            for name, table in _tables(model).items():
+                norms = tf.norm(tf.convert_to_tensor(table.value), axis=1)
+                tf.summary.scalar(f"norms of embeddings/{name}", tf.reduce_mean(norms))
+        if self._sample:
+            self._sample.write(model, self.parts)
+        if "histograms" in self.parts:
+            for name, table in _tables(model).items():
+                tf.summary.histogram(f"embeddings/{name}", table.value[:MOST_ROWS])
+        if "text" in self.parts:
+            tf.summary.text("predictions", predictions(model, graph))
+
+
+class Sample:
+    """What a few training and validation triples show: the same ones, with the same negatives, in every epoch.
+
+    Negatives that are training triples are marked, also where training does not mark them.
+    """
+
+    def __init__(self, training: Training):
+        config, graph = training.config, training.graph
+        self._queries, self._marked = config.loss == "full-softmax", config.filter_negatives
+        self._weights = {"triple": 1.0, "pair": config.alpha}
+        self._share_biased = _share_biased(graph, config.p)
+        self.batches = {}
+        for split in ("train", "valid"):
+            multiple = config.chunk if config.shared else 1
+            size = min(SAMPLE, config.batch_size or SAMPLE, len(graph.split(split)))
+            if size >= multiple:
+                options: dict[str, Any] = {"batch_size": size - size % multiple, "split": split}
+                options |= {} if self._queries else {"filter_negatives": True}
+                self.batches[split] = next(iter(build_batches(config, graph, **options).take(1)))
+        self._look = tf.function(self._looked_at, autograph=False)
+
+    def write_graph(self, model: JoBi) -> None:
+        """Writes the graph of the model's scores, losses and gradients."""
+        tf.summary.graph(self._look.get_concrete_function(model, *_with_weights(self.batches["train"])).graph)
+
+    def write(self, model: JoBi, parts: set[str]) -> None:
+        """Writes losses, gradients, scores and negatives of both samples."""
+        for split, batch in self.batches.items():
+            outputs, losses, norms = self._look(model, *_with_weights(batch))
+            labels = batch[1]
+            if "scalars" in parts:
+                for name, value in losses.items():
+                    tf.summary.scalar(f"loss of a {split} sample/{name}", value)
+                if "pair" in outputs:
+                    tf.summary.scalar(f"AUC of the pair head/{split}", self._auc(labels["pair"], outputs["pair"]))
+                if split == "train":
+                    for name, value in norms.items():
+                        tf.summary.scalar(f"norms of gradients/{name}", value)
+                    if not self._queries:
+                        self._write_negatives(labels)
+            if "histograms" in parts:
+                for name, scores in self._scores(outputs["triple"], labels["triple"]).items():
+                    tf.summary.histogram(f"scores of a {split} sample/{name}", scores)
+
+    def _looked_at(
+        self, model: JoBi, inputs: Mapping[str, tf.Tensor], labels: Mapping[str, tf.Tensor], weights: Any
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """Returns the scores of each head, their losses, and the norms of the gradients of all weights."""
+        if not (self._queries or self._marked):
+            labels = {**labels, "triple": tf.maximum(labels["triple"], 0)}
+        variables = model.trainable_variables
+        with tf.GradientTape() as tape:
+            outputs = model(inputs, training=False)
+            losses = {name: model.loss[name](labels[name], scores, weights) for name, scores in outputs.items()}
+            weighted = [self._weights[name] * loss for name, loss in losses.items()]
+            total = tf.add_n([*weighted, *model.losses])
+        # Of several devices, the first one has read its own copies.
+        copies = [tf.distribute.get_strategy().experimental_local_results(x.value)[0] for x in variables]
+        gradients = tape.gradient(total, copies)
+        names = {id(table): name for name, table in _tables(model).items()}
+        norms = {
+            names.get(id(x), x.path): tf.linalg.global_norm([y])
+            for x, y in zip(variables, gradients, strict=True)
+            if y is not None
+        }
+        return outputs, losses, norms
+
+    def _write_negatives(self, labels: Mapping[str, tf.Tensor]) -> None:
+        tf.summary.scalar("negatives/share drawn with bias (expected)", self._share_biased)
+        known = tf.reduce_mean(tf.cast(labels["triple"][..., 1:] < 0, tf.float32))
+        tf.summary.scalar("negatives/share that are training triples", known)
+        if "pair" in labels:
+            seen = tf.reduce_mean(tf.cast(labels["pair"][..., 1:] > 0, tf.float32))
+            tf.summary.scalar("negatives/share seen with the relation", seen)
+
+    def _scores(self, scores: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the triple head's scores of positives and of negatives."""
+        if not self._queries:
+            return {"positives": scores[..., 0], "negatives": tf.boolean_mask(scores, labels == 0)}
+        answers = tf.gather(scores, tf.maximum(labels, 0), batch_dims=1)
+        return {"positives": tf.boolean_mask(answers, labels >= 0), "all entities": scores}
+
+    @staticmethod
+    def _auc(labels: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+        auc = keras.metrics.AUC(from_logits=True)
+        auc.update_state(tf.reshape(labels, [-1]), tf.reshape(scores, [-1]))
+        return auc.result()
+
+
+def forget_after(logs: Path, epoch: int) -> None:
+    """Removes from the logs of a run what was written after an epoch, since these epochs are trained again."""
+    for path in sorted(logs.glob("events.out.tfevents.*")):
+        records = [x.numpy() for x in _readable(path)]
+        kept = [x for x in records if tf.compat.v1.Event.FromString(x).step <= epoch]
+        if len(kept) < len(records):
+            with written_beside(path) as beside, tf.io.TFRecordWriter(str(beside)) as writer:
+                for record in kept:
+                    writer.write(record)
+
+
+def _readable(path: Path) -> Iterator[tf.Tensor]:
+    """Returns the records of a file, up to one that was not written completely."""
+    try:
+        yield from tf.data.TFRecordDataset(str(path))
+    except tf.errors.DataLossError:
+        return
+
+
+def write_scalars(logs: Path, values: Mapping[str, float], epoch: int) -> None:
+    """Adds scalars to the logs of a run."""
+    with tf.summary.create_file_writer(str(logs)).as_default(step=epoch):
+        for tag, value in values.items():
+            tf.summary.scalar(tag, value)
+
+
+def ranking_scalars(graph: Graph, ranks: Sequence[Ranks]) -> dict[str, float]:
+    """Returns the validation metrics by side and by category of relations, given the ranks on each side."""
+    scalars = {}
+    for side, own in zip(SIDES, ranks, strict=True):
+        for name in BETTER_IF_HIGHER:
+            scalars[f"validation by side/{METRICS[name]}, {side}s"] = rank_metrics(own.ranks())[name]
+    every = Ranks.concatenate(list(ranks))
+    gap = rank_metrics(every.ranks("optimistic"))["mrr"] - rank_metrics(every.ranks("pessimistic"))["mrr"]
+    scalars["validation/MRR of ties, optimistic minus pessimistic"] = gap
+    category = np.tile(relation_categories(graph)[graph.valid[:, 1]], len(SIDES))
+    for kind in CATEGORIES:
+        chosen = np.flatnonzero(category == kind)
+        if len(chosen):
+            metrics = rank_metrics(every[chosen].ranks())
+            for name in BETTER_IF_HIGHER:
+                scalars[f"validation by category/{METRICS[name]}, {kind}"] = metrics[name]
+    return scalars
+
+
+def predictions(model: JoBi, graph: Graph) -> str:
+    """Returns the best tails for some validation triples as a Markdown table; facts of the graph are bold."""
+    triples = np.asarray(graph.valid)
+    triples = triples[:: max(1, len(triples) // SHOWN_QUERIES)][:SHOWN_QUERIES]
+    known = KnownAnswers.of_graph(graph, ("train", "valid"), triples, TAIL)
+    best = best_answers(model, known, triples, TAIL, SHOWN_ANSWERS)
+    rows = ["| head | relation | tail | best tails |", "|---|---|---|---|"]
+    for (head, relation, tail), answers, facts in zip(triples, best.entities, best.known, strict=True):
+        names = [_cell(graph.entities[x]) for x in answers]
+        shown = ", ".join(f"**{name}**" if fact else name for name, fact in zip(names, facts, strict=True))
+        fixed = (graph.entities[head], graph.relations[relation], graph.entities[tail])
+        rows.append(f"| {' | '.join(map(_cell, fixed))} | {shown} |")
+    return "\n".join(rows)
+
+
+def markdown(values: Mapping[str, Any]) -> str:
+    """Returns a table of names and values in Markdown."""
+    rows = [f"| {name} | {_cell(value)} |" for name, value in values.items()]
+    return "\n".join(["| name | value |", "|---|---|", *rows])
+
+
+def _cell(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
+    return text.replace("|", "\\|")
+
+
+def write_projector(logs: Path, model: JoBi, graph: Graph) -> None:
+    """Writes the embeddings of the most frequent entities, and of all relations of the triple head, with their names.
+
+    An entity also has its number of training triples, and the relation and side that it occurs with most often.
+    """
+    degrees = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
+    entities = np.argsort(-degrees, kind="stable")[:MOST_VECTORS]
+    relations = np.arange(graph.num_relations)[:MOST_VECTORS]
+    types = _types(graph)
+    rows = {
+        "entities": [("name", "triples", "type"), *((graph.entities[i], degrees[i], types[i]) for i in entities)],
+        "relations": [
+            ("name", "triples", "category"),
+            *zip(
+                [graph.relations[i] for i in relations],
+                np.bincount(graph.train[:, 1], minlength=graph.num_relations)[relations],
+                relation_categories(graph)[relations],
+                strict=True,
+            ),
+        ],
+    }
+    tables = {"entities": model.entities, "relations": model.heads[0].relations}
+    ids = {"entities": entities, "relations": relations}
+    vectors = {name: tf.Variable(tf.gather(table.table.value, ids[name])) for name, table in tables.items()}
+    tf.train.Checkpoint(**vectors).save(str(logs / "projector"))
+    config = projector.ProjectorConfig()
+    for name in tables:
+        path = logs / f"{name}.tsv"
+        lines = ["\t".join(str(x).replace("\t", " ") for x in row) + "\n" for row in rows[name]]
+        with written_beside(path) as beside:
+            beside.write_text("".join(lines), encoding="utf-8")
+        config.embeddings.add(tensor_name=f"{name}/.ATTRIBUTES/VARIABLE_VALUE", metadata_path=path.name)
+    projector.visualize_embeddings(str(logs), config)
+
+
+def _types(graph: Graph) -> list[str]:
+    """Returns the relation and side with which each entity occurs most often in training, such as `capital tail`."""
+    rows = np.concatenate([side * graph.num_relations + graph.train[:, 1] for side in (HEAD, TAIL)]).astype(np.int64)
+    entities = np.concatenate([graph.train[:, 0], graph.train[:, 2]]).astype(np.int64)
+    keys, counts = np.unique(entities * 2 * graph.num_relations + rows, return_counts=True)
+    types = ["unseen"] * graph.num_entities
+    for i in np.argsort(counts, kind="stable").tolist():  # the most frequent is written last
+        entity, row = divmod(int(keys[i]), 2 * graph.num_relations)
+        side, relation = divmod(row, graph.num_relations)
+        types[entity] = f"{graph.relations[relation]} {SIDES[side]}"
+    return types
+
+
+def _tables(model: JoBi) -> dict[str, keras.Variable]:
+    return {"entities": model.entities.table} | {f"relations, {x.name}": x.relations.table for x in model.heads}
+
+
+def _share_biased(graph: Graph, p: float) -> float:
+    """Returns p times the share of draws for which an entity was seen with the relation."""
+    filled = np.diff(Occurrences.of_graph(graph).seen.offsets) > 0
+    relations = graph.train[:, 1]
+    return p * float(np.mean([filled[side * graph.num_relations + relations].mean() for side in (HEAD, TAIL)]))
+
+
+def _with_weights(batch: tuple) -> tuple[Any, Any, Any]:
+    inputs, labels, *weights = batch
+    return inputs, labels, weights[0]["triple"] if weights else None
+
+
+def _tag(name: str) -> str:
+    """Returns the tag of a metric in `logs`."""
+    if name.startswith("val_"):
+        return f"validation/{METRICS.get(name.removeprefix('val_'), name)}"
+    return _TAGS.get(name, name if "/" in name else f"other/{name}")
+
+
+def _layout(training: Training) -> Any:
+    """Returns the charts of curves that belong together, for the tab Custom Scalars."""
+
+    def chart(title: str, *tags: str) -> layout_pb2.Chart:
+        return layout_pb2.Chart(title=title, multiline=layout_pb2.MultilineChartContent(tag=tags))
+
+    losses = [chart("training: all, triple and pair", "loss/.*"), chart("a sample of the splits", "loss of a .*")]
+    metrics = [chart("MRR and Hits", "validation/(MRR|Hits@.*)$")]
+    metrics += [
+        chart(f"{METRICS[name]} by {kind}", f"validation by {kind}/{METRICS[name]}, .*")
+        for kind in ("side", "category")
+        for name in ("mrr", "hits@10")
+    ]
+    inside = [chart("norms of gradients", "norms of gradients/.*"), chart("norms", "norms of embeddings/.*")]
+    inside += [chart("negatives", "negatives/.*"), chart("AUC of the pair head", "AUC of the pair head/.*")]
+    tabs = {"loss": losses, "validation": metrics, "inside": inside}
+    categories = [layout_pb2.Category(title=title, chart=charts) for title, charts in tabs.items()]
+    return custom_scalars.pb(layout_pb2.Layout(category=categories))
+
+
+def _write_hparams(config: TrainConfig, name: str) -> None:
+    """Writes the settings, by which TensorBoard compares runs."""
+    shown = [
+        hparams.Metric(f"{split}/{METRICS[name]}", display_name=f"{split} {METRICS[name]}")
+        for split in ("validation", "test")
+        for name in ("mrr", "hits@10")
+    ]
+    left_out = _NO_HPARAMS | config.without_effect().keys()
+    values = {
+        key: value if isinstance(value, (bool, int, float, str)) else "default"
+        for key, value in config.model_dump(exclude=left_out).items()
+    }
+    hparams.hparams_config([hparams.HParam(key) for key in values], shown)
+    hparams.hparams(values, trial_id=name)

@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import keras
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import jobi_tf
+from tests.graphs import random_graph
+
+SETTINGS = {"dim": 4, "epochs": 4, "eval_every": 2, "patience": 9, "negatives": 4, "callbacks": ()}
+
+
+def read(path: Path) -> EventAccumulator:
+    return EventAccumulator(str(path), size_guidance={"scalars": 0, "tensors": 0}).Reload()
+
+
+def scalars(path: Path) -> dict[str, list[int]]:
+    events = read(path)
+    tags = [tag for tag, x in events.summary_metadata.items() if x.plugin_data.plugin_name == "scalars"]
+    return {tag: [x.step for x in events.Tensors(tag)] for tag in tags}
+
+
+@pytest.fixture(scope="module")
+def graph() -> jobi_tf.Graph:
+    return random_graph()
+
+
+@pytest.mark.parametrize("more", [{}, {"loss": "full-softmax"}, {"negatives_mode": "shared", "chunk": 5, "n3": 0.1}])
+def test_a_run_has_every_part(graph, tmp_path, more):
+    settings = {name: value for name, value in SETTINGS.items() if name != "negatives" or "loss" not in more}
+    run = jobi_tf.train(graph, run_dir=str(tmp_path / "run"), **settings, **more)
+    logs = run.path / "logs"
+    found = scalars(logs)
+    assert found["loss/total"] == found["loss/pair"] == found["training/learning rate"] == [1, 2, 3, 4]
+    assert found["validation/MRR"] == found["validation by side/MRR, heads"] == [2, 4]
+    assert {tag.split("/")[0] for tag in found} >= {
+        "validation by category",
+        "norms of embeddings",
+        "norms of gradients",
+        "AUC of the pair head",
+        "loss of a valid sample",
+    }
+    assert {tag for tag in found if tag.startswith("norms of gradients")} == {
+        f"norms of gradients/{name}" for name in ("entities", "relations, triple", "relations, pair")
+    }
+    assert ("negatives/share that are training triples" in found) == ("loss" not in more)
+    plugins = {x.plugin_data.plugin_name for x in read(logs).summary_metadata.values()}
+    assert plugins >= {"hparams", "text", "histograms", "custom_scalars"}
+    assert read(logs).Graph().node
+    names = (logs / "entities.tsv").read_text().splitlines()
+    assert names[0].startswith("name\t")
+    assert len(names) == 1 + graph.num_entities
+
+
+def test_no_epoch_appears_twice_after_resuming(graph, tmp_path):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs):
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    settings = {**SETTINGS, "callbacks": [Stop()], "checkpoint_every": "2"}
+    with pytest.raises(KeyboardInterrupt):
+        jobi_tf.train(graph, run_dir=str(tmp_path / "run"), **settings)
+    jobi_tf.resume(tmp_path / "run", callbacks=())
+    assert scalars(tmp_path / "run" / "logs")["loss/total"] == [1, 2, 3, 4]
+
+
+def test_callbacks_of_the_user_add_scalars(graph, tmp_path):
+    class Mine(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs):
+            logs["mine"] = 1.0
+
+    run = jobi_tf.train(graph, run_dir=str(tmp_path / "run"), **{**SETTINGS, "callbacks": [Mine()]})
+    assert scalars(run.path / "logs")["other/mine"] == [1, 2, 3, 4]
+
+
+def test_parts_can_be_left_out(graph, tmp_path):
+    none = jobi_tf.train(graph, run_dir=str(tmp_path / "none"), tensorboard="none", **SETTINGS)
+    assert not (none.path / "logs").exists()
+    text = jobi_tf.train(graph, run_dir=str(tmp_path / "text"), tensorboard="text", **SETTINGS)
+    assert {x.plugin_data.plugin_name for x in read(text.path / "logs").summary_metadata.values()} == {"text"}
+    with pytest.raises(jobi_tf.errors.UsageError, match="movies"):
+        jobi_tf.train(graph, tensorboard="movies", **SETTINGS)
+
+
+def test_the_profiler_records_the_chosen_steps(graph, tmp_path):
+    run = jobi_tf.train(graph, run_dir=str(tmp_path / "run"), tensorboard="none", profile="2:4", **SETTINGS)
+    assert list((run.path / "logs" / "plugins" / "profile").glob("*/*"))
