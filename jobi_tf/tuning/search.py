@@ -191,7 +191,7 @@ class _Search:
         trial.set_user_attr("retry", False)
         try:
             log = folder.path.with_suffix(".log")
-            self.jobs.run(train_trial, config, params, log=log, on_epoch=partial(self._report, trial, first))
+            self.jobs.run(train_trial, config, log=log, on_epoch=partial(self._report, trial, first))
         except JobiError as error:
             self._note_failure(trial, first, error)
             raise

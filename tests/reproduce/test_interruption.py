@@ -16,7 +16,15 @@ from jobi_tf.errors import JobiError
 from jobi_tf.reproduce.runs import train_run
 from jobi_tf.training.config import TrainConfig
 
-SETTINGS = {"dim": 4, "batch_size": 400, "negatives": 2, "epochs": 12, "eval_every": 4, "patience": 9}
+SETTINGS = {
+    "tensorboard": "none",
+    "dim": 4,
+    "batch_size": 400,
+    "negatives": 2,
+    "epochs": 12,
+    "eval_every": 4,
+    "patience": 9,
+}
 EXPERIMENT = {
     **{"title": "T", "shows": "S", "datasets": ["world"], "seeds": 1, "settings": SETTINGS},
     "rows": [{"name": "JoBi", "settings": {}}],

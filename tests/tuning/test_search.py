@@ -23,7 +23,14 @@ from jobi_tf.tuning.results import DATABASE, SPACE, number
 from jobi_tf.tuning.search import open_study, search
 from jobi_tf.tuning.spaces import Space
 
-SMALL = {"dataset": "world", "batch_size": 500, "negatives": 2, "eval_every": 1, "patience": 99}
+SMALL = {
+    "dataset": "world",
+    "batch_size": 500,
+    "negatives": 2,
+    "eval_every": 1,
+    "patience": 99,
+    "tensorboard": "hparams",
+}
 SEARCH = {
     "dim": {"low": 4, "high": 400, "log": True},
     "learning_rate": {"low": 0.001, "high": 0.1},
@@ -60,8 +67,8 @@ def trained(monkeypatch):
 
     found = Trained()
 
-    def run(self, task, config, params, *, log, on_epoch):
-        found.append(params)
+    def run(self, task, config, *, log, on_epoch):
+        found.append({name: getattr(config, name) for name in SEARCH | {"p": None} if name in config.model_fields_set})
         if error := found.failures.pop(len(found), None):
             raise error
         folder = RunFolder(Path(config.run_dir))
