@@ -5,17 +5,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.results import COMMITTED, read, report, table, title, write_growth
+from benchmarks.results import Figure, committed, report, table, title, write_growth
 from benchmarks.running import MeasurementError, Setting, python, run
 from benchmarks.suites import ON_REQUEST, SUITES
 
 INTERRUPTED = 130
+CHECKOUT = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+OUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,14 +27,10 @@ INTERRUPTED = 130
 @click.option(
     "--against",
     metavar="PATH",
-    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    type=CHECKOUT,
     help="Another checkout, with the .venv of `make setup`: measure both in turns.",
 )
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="JSON file to write  [default: bench-DATE.json]",
-)
+@click.option("--out", type=OUT, help="JSON file to write  [default: bench-DATE.json]")
 @click.option("--list", "list_", is_flag=True, help="List the benchmarks.")
 def main(
     only: tuple[str, ...],
@@ -57,33 +54,29 @@ def main(
     out = out or Path(f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json")
     if not out.absolute().parent.is_dir():
         raise click.UsageError(f"expected --out in a folder that exists, got {out}")
-    names = only or tuple(name for name in SUITES if name not in ON_REQUEST)
-    names += ("peers",) * (peers and "peers" not in names)
-    results: list[dict[str, Any]] = []
-    status = 0
+    names = [x for x in SUITES if x in only or (x == "peers" and peers) or (not only and x not in ON_REQUEST)]
+    results: list[Figure] = []
+    interrupted = False
     with tempfile.TemporaryDirectory(prefix="jobi-tf-bench-", ignore_cleanup_errors=True) as work:
         setting = Setting(Path(work), repeats, tiny, against, lambda text: click.echo(text, err=True))
         try:
-            for name in (x for x in SUITES if x in names):
+            for name in names:
                 measure(name, setting, results, out)
         except KeyboardInterrupt:
             click.echo("Interrupted; what was measured before is kept.", err=True)
-            status = INTERRUPTED
-    content = save(results, setting, out)
-    show(content)
+            interrupted = True
+    save(results, setting, out)
+    show(results, setting)
     click.echo(f"written to {out}", err=True)
-    sys.exit(status or int(bool(content["unmeasured"])))
+    sys.exit(INTERRUPTED if interrupted else int(any("reason" in x for x in results)))
 
 
-def measure(name: str, setting: Setting, results: list[dict[str, Any]], out: Path) -> None:
+def measure(name: str, setting: Setting, results: list[Figure], out: Path) -> None:
     """Runs a benchmark, and saves all results after each of its suites."""
-    setting.say(f"{name}: {SUITES[name].__doc__}")
+    setting.log(f"{name}: {SUITES[name].__doc__}")
     try:
         for suite in SUITES[name](setting):
-            for result in run(name, suite, setting):
-                results.append(result)
-                if "reason" in result:
-                    setting.say(f"  {result['name']} failed: {result['reason']}")
+            results += run(name, suite, setting)
             save(results, setting, out)
     except MeasurementError as error:  # its data could not be made
         results.append({"name": name, "reason": str(error)})
@@ -91,31 +84,28 @@ def measure(name: str, setting: Setting, results: list[dict[str, Any]], out: Pat
         write_growth(results, out.absolute().parent)
 
 
-def save(results: list[dict[str, Any]], setting: Setting, out: Path) -> dict[str, Any]:
-    """Writes the JSON file and returns its content."""
+def save(results: list[Figure], setting: Setting, out: Path) -> None:
+    """Writes the JSON file."""
     content = report(results, setting.tiny, setting.against)
     out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return content
 
 
-def show(content: dict[str, Any]) -> None:
+def show(results: list[Figure], setting: Setting) -> None:
     """Prints the table, and below it what could not be measured."""
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    committed = read(COMMITTED)
-    columns, rows = table(content, committed)
-    if rows:
-        sheet = Table(title=title(content))
-        for column in columns:
-            sheet.add_column(column, justify="right" if column in ("median", "spread") else "left")
+    content, before = report(results, setting.tiny, setting.against), committed()
+    if rows := table(content, before):
+        figures = Table(title=title(content))
+        for column in rows[0]:
+            figures.add_column(column, justify="right" if column in ("median", "spread") else "left")
         for row in rows:
-            sheet.add_row(*row)
-        console.print(sheet)
+            figures.add_row(*row.values())
+        Console(width=None if sys.stdout.isatty() else 200).print(figures)
     for result in content["unmeasured"]:
         click.echo(f"not measured: {result['name']}: {result['reason']}")
-    if content["tiny"]:
+    if setting.tiny:
         click.echo("tiny forms of the benchmarks: no figure means anything")
     else:
-        click.echo(f"committed: {title(committed)}")
+        click.echo(f"committed: {title(before)}")
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from benchmarks.results import Measured, figure
+from benchmarks.results import Figure, Line, Measured
 
 WORKER = Path(__file__).with_name("worker.py")
 # As `jobi-tf train` sets the allocator: freed memory is kept for the next step.
@@ -43,28 +43,6 @@ class Task:
     round: dict[str, Any] = field(default_factory=dict)
 
 
-class Line(NamedTuple):
-    """A figure to make of what a suite measured.
-
-    Args:
-        name: unique, `suite/figure`.
-        what: description for the table.
-        task: name of the task.
-        key: which of its values.
-        ratio: `TASK / TASK`, whose values of the same key are divided round by round.
-        target: comparison and bound, such as `<= 1.12`, on the ratio, or on the median if there is no ratio.
-        unit: unit of the values; by default that of the key.
-    """
-
-    name: str
-    what: str
-    task: str
-    key: str
-    ratio: str = ""
-    target: str = ""
-    unit: str = ""
-
-
 @dataclass(frozen=True)
 class Suite:
     """Tasks that are measured in turns.
@@ -74,14 +52,12 @@ class Suite:
         lines: the figures.
         data: name of the graph.
         once: it takes too long to be repeated, or to be warmed up.
-        in_turns: whether all tasks are measured in each round, and not one task after the other.
     """
 
     tasks: dict[str, Task]
     lines: list[Line]
     data: str
     once: bool = False
-    in_turns: bool = True
 
 
 @dataclass(frozen=True)
@@ -93,15 +69,14 @@ class Setting:
         repeats: rounds that count.
         tiny: every suite in a form that takes seconds and whose figures mean nothing.
         against: root of another checkout to measure in turns with this one.
-        say: called with lines about the progress.
+        log: called with lines about the progress.
     """
 
     work: Path
-
     repeats: int = 5
     tiny: bool = False
     against: Path | None = None
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
 
     @cached_property
     def dataset(self) -> Path:
@@ -110,9 +85,9 @@ class Setting:
         folder = self.work / name
         try:
             # The one task that uses the cache of the user, which may hold the archive.
-            self.once(Task("text", {"dataset": name, "folder": str(folder)}), own_cache=False)
+            self._once(Task("text", {"dataset": name, "folder": str(folder)}), own_cache=False)
         except MeasurementError as error:
-            self.say(f"{name} cannot be loaded: {error}; a synthetic graph of the same size takes its place")
+            self.log(f"{name} cannot be loaded: {error}; a synthetic graph of the same size takes its place")
             return self.synthetic(14_541, 237, 310_116)
         return folder
 
@@ -120,127 +95,106 @@ class Setting:
         """Returns a folder with a synthetic graph as text, written when it is first needed."""
         folder = self.work / f"synthetic-{entities}-{relations}-{triples}-0"
         if not folder.exists():
-            self.say(f"  writing a graph of {entities:,} entities and {triples:,} triples")
+            self.log(f"  writing a graph of {entities:,} entities and {triples:,} triples")
             sizes = {"--entities": entities, "--relations": relations, "--triples": triples, "--out": folder}
             options = [str(x) for option in sizes.items() for x in option]
-            self.once(Task("command", {"arguments": ["data", "synthesize", *options]}))
+            self._once(Task("command", {"arguments": ["data", "synthesize", *options]}))
         return folder
 
-    def once(self, task: Task, own_cache: bool = True) -> dict[str, float]:
-        """Returns what one round of a task of this checkout measured."""
-        with Worker(task, self.work, None, own_cache) as worker:
-            return worker.measure(task.round)
-
-
-@dataclass
-class Worker:
-    """A process that measures a task round by round.
-
-    Args:
-        task: the task.
-        work: folder that holds its working directory, one for each checkout, with the cache.
-        checkout: root of another checkout; None for this one.
-        own_cache: whether it has a cache of its own and not that of the user.
-    """
-
-    task: Task
-    work: Path
-    checkout: Path | None = None
-    own_cache: bool = True
-    _stack: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> "Worker":
-        """Starts the process."""
-        function = self.task.function
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"} | os.environ
-        folder = self.work / ("other" if self.checkout else "here")
-        folder.mkdir(exist_ok=True)
-        if self.own_cache:
-            environment["JOBI_TF_HOME"] = str(folder / "cache")
-        if function in KEEPS_MEMORY:
-            environment |= KEEP_MEMORY
-        command = list(function)
-        if isinstance(function, str):
-            command = [str(python(self.checkout)), str(WORKER), function, json.dumps(self.task.arguments)]
-        self._errors = self._stack.enter_context(tempfile.TemporaryFile())
-        self._process = self._stack.enter_context(
-            subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                text=True,
-                env=environment,
-                cwd=folder,
-            )
-        )
-        return self
-
-    def measure(self, arguments: dict[str, Any]) -> dict[str, float]:
-        """Returns what a round measured.
-
-        Raises:
-            MeasurementError: the process ended, with the last line of its stderr, or answered something else.
-        """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            print(json.dumps(arguments), file=self._process.stdin, flush=True)
-            answer = self._process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
-        if answer:
-            try:
-                return json.loads(answer)
-            except ValueError:
-                raise MeasurementError(f"expected a JSON object from the process, got {answer!r}") from None
-        status = self._process.wait()
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        raise MeasurementError(lines[-1].strip() if lines else f"the process ended with status {status}")
-
-    def __exit__(self, *error: object) -> None:
-        """Closes the stdin of the process, which ends it."""
-        with suppress(BrokenPipeError):  # it has ended already
-            self._stack.close()
+    def _once(self, task: Task, own_cache: bool = True) -> None:
+        with worker(task, self.work, None, own_cache) as measure:
+            measure(task.round)
 
 
 def python(checkout: Path | None) -> Path:
-    """Returns the Python of a checkout, in which it is installed."""
+    """Returns the Python of a checkout, in which it is installed; None: of this one."""
     return Path(sys.executable) if checkout is None else checkout / ".venv" / "bin" / "python"
 
 
-def run(name: str, suite: Suite, setting: Setting) -> Iterator[dict[str, Any]]:
+@contextmanager
+def worker(
+    task: Task, work: Path, checkout: Path | None = None, own_cache: bool = True
+) -> Iterator[Callable[[dict[str, Any]], dict[str, float]]]:
+    """Runs the process of a task until the block ends.
+
+    Args:
+        task: the task.
+        work: holds the working directory of the process, one for each checkout, with the cache.
+        checkout: root of another checkout; None for this one.
+        own_cache: whether the process has that cache and not the user's.
+
+    Yields:
+        A function that returns what a round with the given arguments measured. It raises `MeasurementError` if the
+        process ended, with the last line of its stderr, or answered something else.
+    """
+    folder = work / ("other" if checkout else "here")
+    folder.mkdir(exist_ok=True)
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"} | os.environ
+    environment |= {"JOBI_TF_HOME": str(folder / "cache")} if own_cache else {}
+    environment |= KEEP_MEMORY if task.function in KEEPS_MEMORY else {}
+    command = task.function
+    if isinstance(command, str):
+        command = [str(python(checkout)), str(WORKER), command, json.dumps(task.arguments)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        tempfile.TemporaryFile() as errors,
+        suppress(BrokenPipeError),  # of closing the stdin of a process that has ended
+        subprocess.Popen(command, **pipes, stderr=errors, env=environment, cwd=folder) as process,
+    ):
+
+        def measure(arguments: dict[str, Any]) -> dict[str, float]:
+            answer = ""
+            with suppress(BrokenPipeError):
+                print(json.dumps(arguments), file=process.stdin, flush=True)
+                answer = process.stdout.readline()  # type: ignore[union-attr]
+            if answer:
+                try:
+                    return json.loads(answer)
+                except ValueError:
+                    raise MeasurementError(f"expected a JSON object from the process, got {answer!r}") from None
+            status = process.wait()
+            errors.seek(0)
+            lines = errors.read().decode(errors="replace").strip().splitlines()
+            raise MeasurementError(lines[-1].strip() if lines else f"the process ended with status {status}")
+
+        yield measure
+
+
+def run(name: str, suite: Suite, setting: Setting) -> Iterator[Figure]:
     """Measures a suite and yields its figures, and for what could not be measured the reason."""
-    checkouts = [None] if setting.against is None else [None, setting.against]
+    checkouts = [None, setting.against] if setting.against else [None]
     # A suite without figures only prepares files for the next ones.
     rounds = 1 if suite.once and (len(checkouts) == 1 or not suite.lines) else setting.repeats
     first = 0 if suite.once else -1  # a round that does not count
-    measured: dict[Path | None, Measured] = {checkout: {} for checkout in checkouts}
+    turns = [
+        (checkout, key, task)
+        for key, task in suite.tasks.items()
+        for checkout in (checkouts if isinstance(task.function, str) else [None])
+    ]
+    measured: dict[Path | None, Measured] = {None: {}, setting.against: {}}
     failures: dict[tuple[Path | None, str], str] = {}
-    tasks = list(suite.tasks.items())
-    for group in [tasks] if suite.in_turns else [[task] for task in tasks]:
-        with ExitStack() as stack:
-            workers: dict[str, Worker] = {}
-            for turn in range(first, rounds):
-                setting.say(f"  {', '.join(dict(group))}: round {turn + 1} of {rounds}")
-                for key, task in group:
-                    for checkout in checkouts if isinstance(task.function, str) else [None]:
-                        if (checkout, key) in failures:
-                            continue
-                        process = f"{checkout} {task.function} {task.arguments}"
-                        try:
-                            if process not in workers:
-                                workers[process] = stack.enter_context(Worker(task, setting.work, checkout))
-                            answer = workers[process].measure(task.round)
-                        except (MeasurementError, OSError) as error:
-                            failures[checkout, key] = str(error)
-                            continue
-                        if turn >= 0:
-                            measured[checkout].setdefault(key, []).append(answer)
+    processes: dict[str, Callable] = {}
+    with ExitStack() as stack:
+        for turn in range(first, rounds):
+            setting.log(f"  {', '.join(suite.tasks)}: round {turn + 1} of {rounds}")
+            for checkout, key, task in turns:
+                if (checkout, key) in failures:
+                    continue
+                process = f"{checkout} {task.function} {task.arguments}"
+                try:
+                    if process not in processes:
+                        processes[process] = stack.enter_context(worker(task, setting.work, checkout))
+                    answer = processes[process](task.round)
+                except (MeasurementError, OSError) as error:
+                    setting.log(f"  {key} failed: {error}")
+                    failures[checkout, key] = str(error)
+                    measured[checkout].pop(key, None)
+                    continue
+                if turn >= 0:
+                    measured[checkout].setdefault(key, []).append(answer)
     for (checkout, key), reason in failures.items():
-        measured[checkout].pop(key, None)
         yield {"name": f"{name}/{key}", "reason": f"{checkout}: {reason}" if checkout else reason}
+    other = measured[setting.against] if setting.against else {}
     for line in suite.lines:
-        if made := figure(line, suite, measured[None], measured.get(setting.against, {}) if setting.against else {}):
-            yield made
+        if figure := line.figure(suite.data, measured[None], other):
+            yield figure

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.running import Line, Setting, Suite, Task
+from benchmarks.results import Line
+from benchmarks.running import Setting, Suite, Task
 
 
 def sizes(setting: Setting) -> dict[str, Any]:
@@ -79,40 +80,34 @@ def ranking(setting: Setting) -> Iterator[Suite]:
     yield Suite({name: Task(name, arguments) for name in ("rank", "product")}, lines, setting.dataset.name)
 
 
-PEERS = {"pykeen": "PyKEEN 1.11.1", "ampligraph": "AmpliGraph 2.2.0", "libkge": "LibKGE"}
-# What a peer's script measures, and the measurement of jobi-tf beside it.
-PEER_RATIOS = {
-    "pykeen": {"train": ["train", "train-shared"], "rank": ["rank"]},
-    "ampligraph": {"train": ["train", "train-shared"], "rank": ["rank"]},
-    "libkge": {"train": ["train"], "train-shared": ["train-shared"], "rank": ["rank"]},
-}
-PEER_TARGETS = {
-    "pykeen-train": ">= 10",
-    "pykeen-rank": ">= 60",
-    "ampligraph-train": ">= 2.5",
-    "libkge-train-shared": ">= 8",
+# Title of another library, how many triples it ranks, and the targets of jobi-tf's rates divided by its rates.
+PEERS: dict[str, tuple[str, int, dict[str, str]]] = {
+    "pykeen": ("PyKEEN 1.11.1", 2048, {"train": ">= 10", "rank": ">= 60"}),
+    "ampligraph": ("AmpliGraph 2.2.0", 512, {"train": ">= 2.5"}),
+    "libkge": ("LibKGE", 2048, {"train-shared": ">= 8"}),
 }
 
 
 def peers(setting: Setting) -> Iterator[Suite]:
     """PyKEEN, AmpliGraph and LibKGE in turns with jobi-tf, in environments that uv makes for their scripts."""
     folder, size = setting.dataset, sizes(setting)
-    for name, title in PEERS.items():
-        counts = [200, 20] if setting.tiny else [20_000, 512 if name == "ampligraph" else 2048]
+    ours = {
+        "train": fit(setting, folder),
+        "train-shared": fit(setting, folder, negatives_mode="shared"),
+        "rank": Task("rank", {"dataset": str(folder), "dim": size["dim"]}),
+    }
+    for name, (title, ranked, targets) in PEERS.items():
         script = Path(__file__).with_name("peers") / f"{name}_complex.py"
+        counts = [200, 20] if setting.tiny else [20_000, ranked]
         command = [sys.executable, "-m", "uv", "run", "--quiet", "--script", script, folder, *counts, *size.values()]
-        tasks = {
-            "train": fit(setting, folder),
-            "train-shared": fit(setting, folder, negatives_mode="shared"),
-            "rank": Task("rank", {"dataset": str(folder), "dim": size["dim"]}),
-        }
-        lines = []
-        for what, beside in PEER_RATIOS[name].items():
-            tasks[f"{name} {what}"] = Task(tuple(map(str, command)), round={"measure": what})
-            for ours in beside:
-                target = PEER_TARGETS.get(f"{name}-{ours}", "") if ours == what else ""
-                ratio = f"{ours} / {name} {what}"
-                lines.append(Line(f"peers/{name}-{ours}", f"{title}, {what}", f"{name} {what}", "rate", ratio, target))
+        tasks, lines = dict(ours), []
+        for own in ours:
+            # Only LibKGE has shared negatives; the others' training stands beside both of ours.
+            measure = "train" if own == "train-shared" and name != "libkge" else own
+            task = f"{name} {measure}"
+            tasks[task] = Task(tuple(map(str, command)), round={"measure": measure})
+            ratio = f"{own} / {task}"
+            lines.append(Line(f"peers/{name}-{own}", f"{title}, {measure}", task, "rate", ratio, targets.get(own, "")))
         yield Suite(tasks, lines, folder.name)
 
 
@@ -176,15 +171,15 @@ def growth(setting: Setting) -> Iterator[Suite]:
     """Time and memory of a step against entities, triples, negatives, batch size and d."""
     base, varied = (TINY_BASE, {"dim": (4, 8)}) if setting.tiny else (BASE, VARIED)
     for name, values in varied.items():
-        tasks, lines = {}, []
         for value in values:
             point = {**base, name: value}
             folder = setting.synthetic(point.pop("entities"), 5 if setting.tiny else 500, point.pop("triples"))
-            tasks[str(value)] = fit(setting, folder, **point)
             figure, what = f"growth/{name} {value}", f"{name} {value:,}"
-            lines.append(Line(figure, f"JoBi step, {what}", str(value), "ms", f"{value} / {values[0]}"))
-            lines.append(Line(f"{figure} memory", f"JoBi training, {what}, peak memory", str(value), "MB"))
-        yield Suite(tasks, lines, "synthetic", in_turns=False)
+            lines = [
+                Line(figure, f"JoBi step, {what}", "step", "ms"),
+                Line(f"{figure} memory", f"JoBi training, {what}, peak memory", "step", "MB"),
+            ]
+            yield Suite({"step": fit(setting, folder, **point)}, lines, "synthetic")
 
 
 def memory(setting: Setting) -> Iterator[Suite]:

@@ -13,24 +13,25 @@ import json
 import math
 import os
 import resource
-import signal
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 UNSETTLED = 3  # steps after a pause that are not measured, since their batches were made in the pause
 BLOCKS = (128, 256, 512, 1024, 2048)  # queries
 PATIENCE = 60.0  # seconds to wait for an answer of a server
 JOBI_TF = [sys.executable, "-m", "jobi_tf.cli"]
-MODEL = "graph"  # name of the served model
+MODEL = "graph"
+MODEL_URL = f"/v1/models/{MODEL}"
 
 
 class Rounds:
@@ -41,25 +42,17 @@ class Rounds:
         os.dup2(2, 1)  # what libraries print does not mix with the answers
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for line in sys.stdin:
-            yield json.loads(line)
+        return map(json.loads, sys.stdin)
 
-    def answer(self, **measured: float) -> None:
+    def answer(self, whose_memory: int = resource.RUSAGE_SELF, /, **measured: float) -> None:
         """Sends what was measured in this round."""
         unit = 1 if sys.platform == "darwin" else 1024
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+        peak = resource.getrusage(whose_memory).ru_maxrss * unit / 1e6
         print(json.dumps({"MB": peak, **measured}), file=self._answers, flush=True)
 
 
-class Untrained(NamedTuple):
-    """A model with its graph, which `jobi_tf.evaluate` takes as a run: ranking takes as long whatever the weights."""
-
-    model: Any
-    graph: Any
-
-
 def text(rounds: Rounds, dataset: str, folder: str) -> None:
-    """Writes a graph as train.tsv, valid.tsv and test.tsv, and tells its sizes."""
+    """Writes a graph as train.tsv, valid.tsv and test.tsv."""
     import jobi_tf
 
     for _ in rounds:
@@ -92,9 +85,7 @@ def command(rounds: Rounds, arguments: list[str]) -> None:
             line = [*JOBI_TF, *(str(Path(folder, "out")) if x == "OUT" else x for x in arguments)]
             start = time.perf_counter()
             subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
-            seconds = time.perf_counter() - start
-        unit = 1 if sys.platform == "darwin" else 1024
-        rounds.answer(seconds=seconds, MB=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit / 1e6)
+            rounds.answer(resource.RUSAGE_CHILDREN, seconds=time.perf_counter() - start)
 
 
 def train(rounds: Rounds, dataset: str, steps: int, **settings: Any) -> None:
@@ -151,7 +142,8 @@ def rank(rounds: Rounds, dataset: str, dim: int, scorer: str = "complex", triple
 
     graph = jobi_tf.load_graph(dataset)
     graph = dataclasses.replace(graph, splits={**graph.splits, "test": graph.test[:triples]})
-    run = Untrained(jobi_tf.JoBi(graph.num_entities, graph.num_relations, dim, scorer), graph)
+    # What `jobi_tf.load_run` returns has these two; ranking takes as long whatever the weights.
+    run = SimpleNamespace(model=jobi_tf.JoBi(graph.num_entities, graph.num_relations, dim, scorer), graph=graph)
     for _ in rounds:
         seconds = jobi_tf.evaluate(run, split="test").seconds
         rounds.answer(seconds=seconds, rate=len(graph.test) / seconds)
@@ -256,14 +248,14 @@ def export(rounds: Rounds, dataset: str, folder: str, **settings: Any) -> None:
 
 def starts(rounds: Rounds, folder: str, dataset: str) -> None:
     """Times the start of a server, until it is ready, and its first answers."""
-    triples = named_triples(dataset, 1)
+    requests = named_requests(dataset)
     for _ in rounds:
         start = time.perf_counter()
         with server(folder) as ports:
             ready = time.perf_counter() - start
             first = {}
             for name in ("score-1", "tails"):
-                send = sender("REST", ports, request(name, triples, takes_k(ports["REST"])))
+                send = sender("REST", ports, *requests[name])
                 begun = time.perf_counter()
                 send()
                 first[name] = 1e3 * (time.perf_counter() - begun)
@@ -272,73 +264,67 @@ def starts(rounds: Rounds, folder: str, dataset: str) -> None:
 
 def load_test(rounds: Rounds, folder: str, dataset: str) -> None:
     """Sends a server the same request from several clients, each of which waits for its answer before the next one."""
-    triples = named_triples(dataset, 64)
+    requests = named_requests(dataset)
     with server(folder) as ports:
-        with_k = takes_k(ports["REST"])
         for arguments in rounds:
-            kind, protocol = arguments["request"], arguments["protocol"]
-            columns = request(kind, triples, with_k)
-            senders = [sender(protocol, ports, columns) for _ in range(arguments["clients"])]
+            signature, columns = requests[arguments["request"]]
+            senders = [sender(arguments["protocol"], ports, signature, columns) for _ in range(arguments["clients"])]
             seconds, waits = in_parallel(senders, arguments["seconds"])
-            rows = len(columns[1]["relation"])
             p50, p99 = (1e3 * waits[math.ceil(share * len(waits)) - 1] for share in (0.5, 0.99))
-            rounds.answer(rate=len(waits) * rows / seconds, p50=p50, p99=p99)
+            rounds.answer(rate=len(waits) * len(columns["relation"]) / seconds, p50=p50, p99=p99)
 
 
 def in_parallel(senders: list[Callable[[], None]], seconds: float) -> tuple[float, list[float]]:
     """Returns how long all of it took, and the waits for all answers in ascending order; connecting is not counted."""
-    waits: list[list[float]] = [[] for _ in senders]
-    failures: list[Exception] = []
 
-    def client(send: Callable[[], None], own: list[float], end: float) -> None:
-        try:
-            while not own or time.perf_counter() < end:
-                begun = time.perf_counter()
-                send()
-                own.append(time.perf_counter() - begun)
-        except Exception as error:
-            failures.append(error)
+    def client(send: Callable[[], None]) -> list[float]:
+        waits: list[float] = []
+        while not waits or time.perf_counter() < start + seconds:
+            begun = time.perf_counter()
+            send()
+            waits.append(time.perf_counter() - begun)
+        return waits
 
     for send in senders:
         send()
-    start = time.perf_counter()
-    threads = [threading.Thread(target=client, args=(*x, start + seconds)) for x in zip(senders, waits, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return time.perf_counter() - start, sorted(itertools.chain.from_iterable(waits))
+    with ThreadPoolExecutor(len(senders)) as pool:
+        start = time.perf_counter()
+        waits = sorted(itertools.chain.from_iterable(pool.map(client, senders)))
+        return time.perf_counter() - start, waits
 
 
-def named_triples(dataset: str, count: int) -> list[tuple[str, str, str]]:
-    """Returns the names of some test triples."""
+def named_requests(dataset: str) -> dict[str, tuple[str, dict[str, list[Any]]]]:
+    """Returns the signature and the columns of each request, about test triples."""
     import jobi_tf
 
     graph = jobi_tf.load_graph(dataset)
-    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.test[:count]]
+    heads, relations, tails = graph.test[:64].T
+    columns: dict[str, list[Any]] = {
+        "head": [graph.entities[i] for i in heads],
+        "relation": [graph.relations[i] for i in relations],
+        "tail": [graph.entities[i] for i in tails],
+    }
+    one = {name: column[:1] for name, column in columns.items()}
+    query = {"head": one["head"], "relation": one["relation"], "k": [10]}
+    return {
+        "score-1": ("serving_default", one),
+        "score-64": ("serving_default", columns),
+        "tails": ("predict_tails", query),
+    }
 
 
-def request(name: str, triples: list[tuple[str, str, str]], with_k: bool) -> tuple[str, dict[str, list[Any]]]:
-    """Returns the signature and the columns of a request; older exports have no input `k`, and always give ten."""
-    if name == "tails":
-        head, relation, _ = triples[0]
-        return "predict_tails", {"head": [head], "relation": [relation], **({"k": [10]} if with_k else {})}
-    heads, relations, tails = zip(*(triples if name == "score-64" else triples[:1]), strict=True)
-    return "serving_default", {"head": list(heads), "relation": list(relations), "tail": list(tails)}
-
-
-def sender(protocol: str, ports: dict[str, int], columns: tuple[str, dict[str, list[Any]]]) -> Callable[[], None]:
+def sender(protocol: str, ports: dict[str, int], signature: str, columns: dict[str, list[Any]]) -> Callable[[], None]:
     """Returns a function that sends a request, made before, over a connection of its own and waits for the answer."""
-    signature, values = columns
+    signatures = get(ports["REST"], f"{MODEL_URL}/metadata")["metadata"]["signature_def"]["signature_def"]
+    inputs = signatures[signature]["inputs"]  # older exports have no `k`
+    columns = {name: column for name, column in columns.items() if name in inputs}
     if protocol == "REST":
-        rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         body = json.dumps({"signature_name": signature, "instances": rows}).encode()
         connection = http.client.HTTPConnection("127.0.0.1", ports["REST"], timeout=PATIENCE)
 
         def by_rest() -> None:
-            connection.request("POST", f"/v1/models/{MODEL}:predict", body, {"Content-Type": "application/json"})
+            connection.request("POST", f"{MODEL_URL}:predict", body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             content = answer.read()
             if answer.status != 200:
@@ -349,10 +335,8 @@ def sender(protocol: str, ports: dict[str, int], columns: tuple[str, dict[str, l
     import tensorflow as tf
     from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
-    message = PredictRequest()
+    message = PredictRequest(inputs={name: tf.make_tensor_proto(column) for name, column in columns.items()})
     message.model_spec.name, message.model_spec.signature_name = MODEL, signature
-    for key, column in values.items():
-        message.inputs[key].CopyFrom(tf.make_tensor_proto(column))
     # Channels to one address would otherwise share a connection.
     channel = grpc.insecure_channel(f"127.0.0.1:{ports['gRPC']}", [("grpc.use_local_subchannel_pool", 1)])
     call, content = channel.unary_unary("/tensorflow.serving.PredictionService/Predict"), message.SerializeToString()
@@ -372,33 +356,23 @@ def server(folder: str) -> Iterator[dict[str, int]]:
             time.sleep(0.02)
         yield ports
     finally:
-        process.send_signal(signal.SIGTERM)
+        process.terminate()
         process.wait()
 
 
 def available(port: int) -> bool:
     """Returns whether a server answers that a version of its model is available."""
     try:
-        versions = get(port, f"/v1/models/{MODEL}")["model_version_status"]
+        return any(version["state"] == "AVAILABLE" for version in get(port, MODEL_URL)["model_version_status"])
     except (OSError, ValueError, KeyError):
         return False
-    return any(version["state"] == "AVAILABLE" for version in versions)
-
-
-def takes_k(port: int) -> bool:
-    """Returns whether the number of answers is an input."""
-    signatures = get(port, f"/v1/models/{MODEL}/metadata")["metadata"]["signature_def"]["signature_def"]
-    return "k" in signatures["predict_tails"]["inputs"]
 
 
 def get(port: int, path: str) -> dict[str, Any]:
     """Returns the JSON object at a path of the REST server."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    try:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
         connection.request("GET", path)
-        return json.loads(connection.getresponse().read())
-    finally:
-        connection.close()
+        return json.load(connection.getresponse())
 
 
 def free_port() -> int:
@@ -408,8 +382,5 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-TASKS = (text, load, command, train, sample, rank, product, quality, epochs, export, starts, load_test)
-
 if __name__ == "__main__":
-    task = next(task for task in TASKS if task.__name__ == sys.argv[1])
-    task(Rounds(), **json.loads(sys.argv[2]))
+    globals()[sys.argv[1]](Rounds(), **json.loads(sys.argv[2]))

@@ -24,8 +24,15 @@ SYNONYMS = {"output": "--out", "run": "--run-dir", "top_k": "-k", "topk": "-k"}
 class Command(cloup.Command):
     """A command that suggests an option for an unknown one, and rejects an option that is given twice.
 
-    Options that collect values, such as `--set`, may be repeated.
+    Options that collect values, such as `--set`, may be repeated. The help calls whole numbers N and others X.
     """
+
+    def __init__(self, *arguments: Any, **attributes: Any):
+        super().__init__(*arguments, **attributes)
+        for parameter in self.params:
+            if isinstance(parameter.type, click.types.IntParamType | click.types.FloatParamType):
+                integer = isinstance(parameter.type, click.types.IntParamType)
+                parameter.metavar = parameter.metavar or ("N" if integer else "X")
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parses the arguments."""
@@ -88,9 +95,20 @@ def argument_or_option(
     return decorate
 
 
+class _Run(click.Path):
+    """The folder of a run, or `world`, the run that is part of the package."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Returns the folder."""
+        from jobi_tf.training.run_folder import run_path
+
+        return super().convert(run_path(value), parameter, context)
+
+
 def run_option(required: bool = True) -> Callable:
     """Adds the argument RUN and the option --run-dir: the folder of a run that is read."""
-    return argument_or_option("run", "--run-dir", "RUN", FOLDER, "Folder of the run.", required)
+    kind = _Run(exists=True, file_okay=False, path_type=Path)
+    return argument_or_option("run", "--run-dir", "RUN", kind, "Folder of the run, or world.", required)
 
 
 def out_option(description: str, folder: bool = True, default: str | None = None) -> Callable:
@@ -190,8 +208,8 @@ def _setting_option(name: str, field: Any, group: cloup.OptionGroup | None) -> C
     shown["default"] = None if field.is_required() else field.default
     if kind is bool:
         return cloup.option(f"--{flag}/--no-{flag}", name, **shown)
-    metavar = METAVARS.get(name, {int: "N", float: "X"}.get(kind))
-    return cloup.option(f"--{flag}", name, type=_click_type(kind, field.metadata), metavar=metavar, **shown)
+    shown |= {"type": _click_type(kind, field.metadata), "metavar": METAVARS.get(name)}
+    return cloup.option(f"--{flag}", name, **shown)
 
 
 def _click_type(kind: Any, rules: list[Any]) -> Any:

@@ -1,24 +1,80 @@
-"""Progress of long work: a bar on a terminal, plain lines elsewhere. Nothing heavy is imported here."""
+"""What is shown: progress and warnings on stderr, tables and JSON on stdout. rich is imported when it is needed."""
 
+import json
+import sys
 import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Column
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Column
 
 SECONDS_BETWEEN_LINES = 30
 
 
-def stderr_console() -> Console:
-    """Returns a console for messages on stderr."""
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+def print_json(value: Any, indent: int | None = None) -> None:
+    """Prints a value as JSON."""
+    print(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False))
+
+
+def warn(sentence: object) -> None:
+    """Prints a warning on stderr."""
+    print(f"Warning: {sentence}", file=sys.stderr)
+
+
+def counts(values: Mapping[str, int]) -> str:
+    """Returns numbers by name in one line, such as `272,115 train, 17,535 valid`."""
+    return ", ".join(f"{count:,} {name}" for name, count in values.items())
+
+
+def print_table(columns: Sequence["str | Column"], rows: Sequence[Sequence[object]], title: str = "") -> None:
+    """Prints a table: with rules on a terminal, as aligned plain text with lines of any length elsewhere.
+
+    Args:
+        columns: headers; columns but the first are aligned to the right unless they come as `rich.table.Column`, whose
+            cells are wrapped where a terminal is too narrow.
+        rows: cells; whole numbers are printed as `12,345`, everything else as it is.
+        title: a line above.
+    """
+    from rich import box
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    console = _console(stderr=False)
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
+    for i, column in enumerate(columns):
+        if isinstance(column, Column):
+            table.add_column(column.header, justify=column.justify, overflow="fold", no_wrap=not console.is_terminal)
+        else:
+            table.add_column(Text(column), justify="right" if i else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
+    if title:
+        console.print(title, style="bold", soft_wrap=True)
+    if console.is_terminal:
+        console.print(table)
+        return
+    console.width = 100_000  # a pipe has no width
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
+def _console(stderr: bool) -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 class Bar:
     """Progress of long work: a bar with rate and time left on a terminal, elsewhere a line every half minute.
 
+    `total`, `update`, `reset` and `close` are those of a `tqdm` bar, so that it may be passed where one is expected.
+
     Args:
-        total: the amount of work.
+        total: the amount of work; 0 if it is unknown.
         unit: what is counted, such as `triples`.
         label: what goes on.
         console: where to write; stderr by default.
@@ -27,12 +83,17 @@ class Bar:
     Example:
         >>> with Bar(len(items), "items", "reading") as bar:
         ...     for item in items:
-        ...         bar.advance()
+        ...         bar.update()
     """
 
-    def __init__(self, total: float, unit: str, label: str = "", console: Console | None = None, beside: int = 60):
-        self.console = console or stderr_console()
-        self._total, self._unit, self._label = total, unit, label
+    def __init__(
+        self, total: float, unit: str, label: str = "", console: "Console | None" = None, beside: int = 60
+    ) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
+
+        self.console = console or _console(stderr=True)
+        self.total, self._unit = total, unit
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=max(8, min(40, self.console.width - beside))),
@@ -42,9 +103,9 @@ class Bar:
             transient=True,
             disable=not self.console.is_terminal,
         )
-        self._task = self._bars.add_task(label, total=total, state="")
-        self._done, self._begin = 0.0, time.monotonic()
-        self._written = self._begin
+        self._task = self._bars.add_task(label, total=total or None, state="")
+        self._label, self._written = label, time.monotonic()
+        self.reset()
 
     def __enter__(self) -> "Bar":
         self._bars.start()
@@ -53,16 +114,16 @@ class Bar:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def reset(self, label: str) -> None:
-        """Begins again from 0."""
-        self._label, self._done, self._begin = label, 0.0, time.monotonic()
-        self._bars.reset(self._task, description=label, state="")
+    def reset(self, label: str = "") -> None:
+        """Begins again from 0, with another label if one is given."""
+        self._label, self._done, self._begin = label or self._label, 0.0, time.monotonic()
+        self._bars.reset(self._task, description=self._label, state="")
 
-    def advance(self, count: float = 1) -> None:
+    def update(self, count: float = 1) -> None:
         """Adds finished work."""
-        self.update(self._done + count)
+        self.show(self._done + count)
 
-    def update(self, done: float, note: str = "", state: str = "") -> None:
+    def show(self, done: float, note: str = "", state: str = "") -> None:
         """Shows how much is done.
 
         Args:
@@ -72,21 +133,56 @@ class Bar:
         """
         self._done, now = done, time.monotonic()
         rate = done / max(now - self._begin, 1e-9)
-        left = duration((self._total - done) / rate) if rate else "?"
-        text = state or "  ".join(filter(None, (f"{rate:,.0f} {self._unit}/s", note, f"left {left}")))
+        left = f"left {duration((self.total - done) / rate)}" if rate and self.total else ""
+        text = state or "  ".join(filter(None, (f"{rate:,.0f} {self._unit}/s", note, left)))
         if self.console.is_terminal:
-            self._bars.update(self._task, completed=done, state=text)
-        elif now - self._written >= SECONDS_BETWEEN_LINES and done < self._total:
-            self.say(f"{self._label}  {done:,.0f}/{self._total:,.0f} {self._unit}  {text}")
+            self._bars.update(self._task, completed=done, total=self.total or None, state=text)
+        elif now - self._written >= SECONDS_BETWEEN_LINES and done < self.total:
+            self.print(f"{self._label}  {done:,.0f}/{self.total:,.0f} {self._unit}  {text}")
 
-    def say(self, line: str) -> None:
-        """Writes a line, above the bar if there is one."""
+    def print(self, line: str) -> None:
+        """Prints a line, above the bar if there is one."""
         self.console.print(line, soft_wrap=True)
         self._written = time.monotonic()
 
     def close(self) -> None:
         """Removes the bar, also after an interruption; may be called more than once."""
         self._bars.stop()
+
+
+class JobDisplay:
+    """Prints lines on stderr about trainings in other processes; a terminal also shows the state of each that runs."""
+
+    def __init__(self) -> None:
+        self.console = _console(stderr=True)
+        self._status = self.console.status("")
+        self._states: dict[str, str] = {}
+
+    def __enter__(self) -> "JobDisplay":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Removes the states from the terminal."""
+        self._status.stop()
+
+    def print(self, line: str) -> None:
+        """Prints a line."""
+        self.console.print(line, soft_wrap=True)
+
+    def update(self, job: str, state: str | None) -> None:
+        """Shows the state of a job on a terminal; None: it has ended."""
+        from rich.text import Text
+
+        if state is None:
+            self._states.pop(job, None)
+        else:
+            self._states[job] = state
+        if self.console.is_terminal:
+            self._status.update(Text("\n".join(f"{name}: {text}" for name, text in self._states.items())))
+            self._status.start()
 
 
 def duration(seconds: float) -> str:

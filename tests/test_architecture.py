@@ -19,7 +19,7 @@ BELOW: dict[str, set[str]] = {
     "files": {"errors"},
     "tables": {"errors"},
     "data": {"errors", "files", "tables"},
-    "datasets": {"errors", "files", "tables", "data"},
+    "datasets": {"console", "errors", "files", "tables", "data"},
     "losses": {"errors", "compiled"},
     "optimizers": {"errors", "compiled"},
     "models": {*BASE, "data", "losses", "optimizers"},

@@ -3,6 +3,8 @@ from importlib.resources import files
 
 import pytest
 
+import jobi_tf
+
 SPLITS = ("train", "valid", "test")
 TAIL_KIND = {
     "calling_code": "calling code",
@@ -189,3 +191,10 @@ def test_readme_counts(triples, splits):
         counts = [str(sum(r == relation for _, r, _ in splits[name])) for name in SPLITS]
         row = next(line for line in readme.splitlines() if line.startswith(f"| `{relation}` |"))
         assert [cell.strip() for cell in row.split("|")[3:6]] == counts
+
+
+def test_the_run_of_the_package_fits_the_data_set():
+    run = jobi_tf.load_run("world")
+    assert run.graph.fingerprint == jobi_tf.load_graph("world").fingerprint
+    assert jobi_tf.evaluate(run).metrics()["mrr"] > 0.5
+    assert {"Austria", "Germany"} <= {x.entity for x in run.tails("Switzerland", "neighbour", k=6)}

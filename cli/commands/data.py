@@ -2,28 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
 
+from jobi_tf.console import counts, print_json, print_table
 from jobi_tf.errors import UsageError
 
-from ..console import counts, print_json, print_table
 from ..main import ended_as_interrupted
-from ..options import (
-    COUNT,
-    FILE,
-    Group,
-    argument_or_option,
-    given,
-    json_option,
-    out_option,
-    seed_option,
-    settings_options,
-)
+from ..options import COUNT, FILE, Group, argument_or_option, json_option, out_option, seed_option, settings_options
 
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
@@ -31,8 +21,8 @@ if TYPE_CHECKING:
     from jobi_tf.datasets.check import Report
     from jobi_tf.datasets.statistics import Statistics
 
-_RELATION_PAIRS = 20  # rows of a table
-_ROUNDS = 20
+RELATION_PAIRS = 20  # rows of a table
+ROUNDS = 20
 
 
 @cloup.group(cls=Group)
@@ -45,25 +35,36 @@ def data() -> None:
 
 
 def _dataset_options(command: Callable) -> Callable:
-    """Adds the data set and the options of its files."""
+    """Adds the data set and the options of its files; the command gets the prepared graph in their place."""
+
+    @wraps(command)
+    def with_graph(
+        dataset: str,
+        archive: Path | None,
+        split: str | None,
+        columns: str | None,
+        header: bool | None,
+        weights: str | None,
+        seed: int | None,
+        **options: Any,
+    ) -> None:
+        from jobi_tf.datasets import prepare
+
+        if seed is not None and split is None:
+            raise UsageError("--seed is the seed of a random split: it needs --split")
+        files: dict[str, Any] = {"split": split, "columns": _names(columns), "header": header, "weights": weights}
+        command(prepare(dataset, archive=archive, **files, seed=seed or 0), **options)
+
     archive = cloup.option("--archive", type=FILE, metavar="FILE", help="Archive of a named data set; not downloaded.")
     description = "Name of a data set, or a folder or file of triples."
     dataset = argument_or_option("dataset", "--dataset", "NAME|PATH", str, description)
     files = settings_options("split", "columns", "header", "weights")
     seed = cloup.option("--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]")
-    return dataset(archive(files(seed(click.pass_context(command)))))
+    return dataset(archive(files(seed(with_graph))))
 
 
-def _prepare(context: click.Context, dataset: str, archive: Path | None) -> "Prepared":
-    from jobi_tf.datasets import prepare
-
-    options = given(context)
-    options.pop("dataset", None)
-    if "seed" in options and "split" not in options:
-        raise UsageError("--seed is the seed of a random split: it needs --split")
-    if "columns" in options:
-        options["columns"] = options["columns"].split(",")
-    return prepare(dataset, archive=archive, **options)
+def _names(columns: str | None) -> list[str] | None:
+    return None if columns is None else columns.split(",")
 
 
 @data.command("list")
@@ -76,120 +77,98 @@ def list_(as_json: bool) -> None:
 
     entries = listing()
     if as_json:
-        print_json([asdict(entry) for entry in entries], indent=2)
+        print_json(entries, indent=2)
         return
+    numbers = ("entities", "relations", "train", "valid", "test")
     rows = [
-        (x.name, *(f"{count:,}" for count in (x.entities, x.relations, *x.triples.values())), x.state, x.description)
+        (x["name"], x["entities"], x["relations"], *x["triples"].values(), x["state"], x["description"])
         for x in entries
     ]
-    numbers = ("entities", "relations", "train", "valid", "test")
     print_table(("name", *numbers, Column("state"), Column("description")), rows)
 
 
 @data.command()
 @_dataset_options
-def prepare(context: click.Context, dataset: str, archive: Path | None, **options: Any) -> None:
+def prepare(prepared: "Prepared") -> None:
     """Read a data set and keep it in the cache, ready for training."""
-    prepared = _prepare(context, dataset, archive)
-    graph = prepared.graph
-    click.echo(f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations; {_splits(graph)}")
+    graph, sizes = prepared.graph, counts(_sizes(prepared.graph))
+    click.echo(f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations; {sizes} triples")
     click.echo(f"{'already in' if prepared.cached else 'written to'} {prepared.folder}")
-
-
-def _splits(graph: "Graph") -> str:
-    return f"{counts({split: len(triples) for split, triples in graph.splits.items()})} triples"
 
 
 @data.command()
 @_dataset_options
 @json_option
-def stats(context: click.Context, dataset: str, archive: Path | None, as_json: bool, **options: Any) -> None:
+def stats(prepared: "Prepared", as_json: bool) -> None:
     """Count entities, degrees and categories of relations; --json adds the statistics of each relation."""
     from jobi_tf.datasets.statistics import statistics
 
-    result = statistics(_prepare(context, dataset, archive).graph)
+    result = statistics(prepared.graph)
     print_json(asdict(result), indent=2) if as_json else _print_statistics(result)
 
 
 def _print_statistics(result: "Statistics") -> None:
     sizes = {"entities": result.entities, "relations": result.relations}
     sizes |= {f"triples in {split}": count for split, count in result.triples.items()}
-    print_table(("", "number"), [(name, f"{count:,}") for name, count in sizes.items()], title=result.name)
+    print_table(("", "number"), list(sizes.items()), title=result.name)
     click.echo()
     spreads = {
         "triples of an entity": result.degree,
         "distinct heads of a relation": result.heads,
         "distinct tails of a relation": result.tails,
     }
-    rows = [(name, f"{x.mean:,.1f}", f"{x.median:,.1f}", f"{x.max:,}") for name, x in spreads.items()]
+    rows = [(name, f"{x.mean:,.1f}", f"{x.median:,.1f}", x.max) for name, x in spreads.items()]
     print_table(("in training", "mean", "median", "max"), rows)
     click.echo()
     kinds = [
-        (kind, f"{row['relations']:,}", *(f"{row[split]:.1%}" for split in result.triples))
+        (kind, row["relations"], *(f"{row[split]:.1%}" for split in result.triples))
         for kind, row in result.categories.items()
     ]
     print_table(("heads-tails", "relations", *(f"triples in {split}" for split in result.triples)), kinds)
 
 
-_SHARE = click.FloatRange(0, 1, min_open=True)
-
-
 @data.command()
 @_dataset_options
 @cloup.option(
-    "--threshold", type=_SHARE, default=0.8, help="Share of common entity pairs that relations are listed from."
+    "--threshold",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.8,
+    help="Share of common entity pairs that relations are listed from.",
 )
 @cloup.option("--min-support", type=COUNT, default=10, help="Number of common pairs that relations are listed from.")
 @json_option
 @cloup.option("--strict", is_flag=True, help="Exit with status 1 if anything is found.")
-def check(
-    context: click.Context,
-    dataset: str,
-    archive: Path | None,
-    threshold: float,
-    min_support: int,
-    as_json: bool,
-    strict: bool,
-    **options: Any,
-) -> None:
+def check(prepared: "Prepared", threshold: float, min_support: int, as_json: bool, strict: bool) -> None:
     """Find repeated triples, names unseen in training, and leaked answers."""
     from jobi_tf.datasets.check import check as check_graph
 
-    report = check_graph(_prepare(context, dataset, archive).graph, threshold=threshold, min_support=min_support)
+    report = check_graph(prepared.graph, threshold=threshold, min_support=min_support)
     print_json({**asdict(report), "clean": report.clean}, indent=2) if as_json else _print_report(report)
     if strict and not report.clean:
-        context.exit(1)
+        click.get_current_context().exit(1)
 
 
 def _print_report(report: "Report") -> None:
     from rich.table import Column
 
-    rows = []
-    for x in report.findings:
-        share, example = f"{x.count / x.total:.2%}" if x.count else "", x.examples[0] if x.examples else ""
-        rows.append((x.check, x.where, f"{x.count:,}", f"{x.total:,}", share, example))
+    rows: list = [
+        (x.check, x.where, x.count, x.total, f"{x.count / x.total:.2%}" if x.count else "", "".join(x.examples[:1]))
+        for x in report.findings
+    ]
     columns = ("check", Column("split"), "found", "of", "share", Column("for example"))
     print_table(columns, rows, title=f"Checks of {report.name}")
     if not report.relation_pairs:
         return
     click.echo()
-    pairs = [
-        (
-            x.relation,
-            x.kind,
-            x.other if x.other != x.relation else "itself",
-            f"{x.share:.1%}",
-            f"{x.share_of_other:.1%}",
-            f"{x.support:,}",
-            x.example,
-        )
-        for x in report.relation_pairs[:_RELATION_PAIRS]
-    ]
+    rows = []
+    for x in report.relation_pairs[:RELATION_PAIRS]:
+        other = x.other if x.other != x.relation else "itself"
+        rows.append((x.relation, x.kind, other, f"{x.share:.1%}", f"{x.share_of_other:.1%}", x.support, x.example))
     text = [Column(name) for name in ("relation", "is", "other relation", "for example")]
     title = f"Relations with {report.threshold:.0%} or more of their entity pairs also linked by another relation"
-    print_table((*text[:3], "share", "of the other", "pairs", text[3]), pairs, title)
-    if len(report.relation_pairs) > _RELATION_PAIRS:
-        click.echo(f"and {len(report.relation_pairs) - _RELATION_PAIRS:,} more; --json lists all")
+    print_table((*text[:3], "share", "of the other", "pairs", text[3]), rows, title)
+    if len(report.relation_pairs) > RELATION_PAIRS:
+        click.echo(f"and {len(report.relation_pairs) - RELATION_PAIRS:,} more; --json lists all")
 
 
 @data.command()
@@ -207,7 +186,15 @@ def synthesize(entities: int, relations: int, triples: int, seed: int, out: Path
     require_new(folder)
     graph = generate(entities, relations, triples, seed)
     write_text(graph, folder)
-    click.echo(f"{_splits(graph)} in {folder}; train on them with --dataset {folder}")
+    _print_written(_sizes(graph), folder)
+
+
+def _sizes(graph: "Graph") -> dict[str, int]:
+    return {split: len(triples) for split, triples in graph.splits.items()}
+
+
+def _print_written(sizes: dict[str, int], folder: Path) -> None:
+    click.echo(f"{counts(sizes)} triples in {folder}; train on them with --dataset {folder}")
 
 
 class _Size(click.ParamType):
@@ -240,13 +227,10 @@ class _Size(click.ParamType):
 @out_option("Folder to write  [default: NAME-minN]")
 def build(
     files: tuple[Path, ...],
-    min_triples: int,
-    valid: int | float | None,
-    test: int | float | None,
-    seed: int,
     columns: str | None,
     header: bool | None,
     out: Path | None,
+    **recipe: Any,
 ) -> None:
     """Build a data set from files of triples: no repeats, no rare entities, three splits.
 
@@ -254,14 +238,13 @@ def build(
     """
     from jobi_tf.datasets.build import Recipe, build_files
 
-    recipe = Recipe(min_triples, valid, test, seed)
-    folder = out or Path(f"{files[0].name.split('.')[0]}-min{min_triples}")
-    fields = None if columns is None else columns.split(",")
+    folder = out or Path(f"{files[0].name.split('.')[0]}-min{recipe['min_triples']}")
+    progress = partial(click.echo, err=True)
     with ended_as_interrupted():
-        report = build_files(files, folder, recipe, fields, header, progress=partial(click.echo, err=True))
-    rows = [(x.name, f"{x.entities:,}", f"{x.relations:,}", f"{x.triples:,}") for x in report.steps]
-    if len(rows) > _ROUNDS + 3:  # beside the rounds: what was read, what is distinct, and what was kept
-        rows[2 + _ROUNDS : -1] = [("…", "", "", f"({len(rows) - _ROUNDS - 3} more)")]
-    rows += [(f"in {split}", "", "", f"{count:,}") for split, count in report.splits.items()]
+        sizes, steps = build_files(files, folder, Recipe(**recipe), _names(columns), header, progress)
+    rows: list = [*steps]
+    if len(rows) > ROUNDS + 3:  # beside the rounds: what was read, what is distinct, and what was kept
+        rows[2 + ROUNDS : -1] = [("…", "", "", f"({len(rows) - ROUNDS - 3} more)")]
+    rows += [(f"in {split}", "", "", count) for split, count in sizes.items()]
     print_table(("", "entities", "relations", "triples"), rows)
-    click.echo(f"{counts(report.splits)} triples in {folder}; train on them with --dataset {folder}")
+    _print_written(sizes, folder)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
+from jobi_tf.console import Bar, print_json, print_table, warn
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import METRICS, TIES
 
-from ..console import print_json, print_table, warn
 from ..options import COUNT, Command, candidates_option, json_option, run_option, settings_options
 from ..start import start_tensorflow
 
@@ -65,9 +65,9 @@ def evaluate(
     start_tensorflow()
     from jobi_tf import evaluate as rank
     from jobi_tf import load_run
-    from jobi_tf.console import Bar
     from jobi_tf.report.runs import evaluation_name, store_evaluation
     from jobi_tf.training.devices import strategy_for
+    from jobi_tf.training.run_folder import PRETRAINED
 
     with strategy_for(devices, logical_devices).scope():
         trained = load_run(run)
@@ -77,7 +77,7 @@ def evaluate(
         options: dict[str, Any] = {"raw": raw, "filter_with": filter_with, "candidates": allowed}
         with Bar(len(graph.split(split)) * (2 if side == "both" else 1), "ranks", "ranking") as bar:
             evaluation = rank(
-                trained, None, split, side, memory_budget=memory_budget * 2**20, progress=bar.advance, **options
+                trained, None, split, side, memory_budget=memory_budget * 2**20, progress=bar.update, **options
             )
     result = evaluation.to_dict(ties)
     if by_relation:
@@ -90,6 +90,8 @@ def evaluate(
         _print(evaluation, result, f"{graph.name}, {split} split, {'raw' if raw else 'filtered'} ranks among {among}")
     if (gap := evaluation.ties_gap()) > WARN_OF_TIES:
         warn(f"equal scores decide {gap:.1%} of MRR: see --ties optimistic and pessimistic")
+    if run in PRETRAINED.values():
+        return
     variants = {"raw": raw, "filter_with_test": filter_with_test, "candidates": candidates is not None}
     try:
         path = store_evaluation(run, evaluation_name(split, side, ties, **variants), evaluation, result)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from ..console import warn
+from jobi_tf.console import warn
+
 from ..options import OUT_FOLDER, Command, argument_or_option, candidates_option, run_option, typed_option
 from ..start import start_tensorflow
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TextIO
 import click
 import cloup
 
+from jobi_tf.console import print_json, print_table
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.files import written_beside
 
-from ..console import print_json, print_table
 from ..options import (
     COUNT,
     FILE,

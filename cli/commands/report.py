@@ -1,11 +1,11 @@
 """`jobi-tf report`."""
 
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import click
 import cloup
+
+from jobi_tf.console import Bar
 
 from ..options import COUNT, FOLDER, Command, out_option
 from ..start import start_tensorflow
@@ -29,16 +29,8 @@ def report(runs: tuple[Path, ...], out: Path, split: str, limit: int | None) -> 
     and relation category, implausible answers, gains by relation, predictions in names, calibration and settings.
     """
     start_tensorflow()
-    from rich.console import Console
-    from rich.progress import Progress
-
     from jobi_tf.report.page import write_report
 
-    console, options = Console(stderr=True), dict[str, Any]()
-    with ExitStack() as stack:
-        if console.is_terminal:
-            bar = stack.enter_context(Progress(console=console, transient=True))
-            task = bar.add_task("ranking", total=None)
-            options["progress"] = lambda count: bar.advance(task, count)
-        path = write_report(runs, out, split=split, limit=limit, **options)
+    with Bar(0, "ranks", "ranking") as bar:
+        path = write_report(runs, out, split=split, limit=limit, progress=bar.update)
     click.echo(f"report of {len(runs)} run{'s' if len(runs) > 1 else ''} on the {split} split: {path}")

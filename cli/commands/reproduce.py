@@ -10,10 +10,10 @@ import click
 import cloup
 from rich.table import Column
 
+from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
-from ..console import JobDisplay, print_table
 from ..main import INTERRUPTED, ended_as_interrupted
 from ..options import COUNT, OUT_FOLDER, Command, jobs_option, out_option
 
@@ -157,7 +157,6 @@ def _state(runs: Sequence["PlannedRun"]) -> str:
 
 def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int = 1) -> str:
     """Returns the time that missing runs may take; nothing where there are none or it cannot be told."""
-    from jobi_tf.console import duration
     from jobi_tf.reproduce.runs import estimate
 
     seconds = estimate(missing, complete) if missing else None
@@ -245,8 +244,6 @@ class _Session:
 
     def _epoch(self, run: "PlannedRun", event: "Epoch", value: float | None) -> str:
         """Returns an epoch, with the time left if the run does not stop early."""
-        from jobi_tf.console import duration
-
         before, begun = self._begun[run.path]
         ranked = "" if value is None else f", validation {METRICS[run.config.monitor]} {value:.4f}"
         seconds = (time.monotonic() - begun) / (event.epoch - before) * (event.epochs - event.epoch)
@@ -254,8 +251,6 @@ class _Session:
 
     def _result(self, run: "PlannedRun") -> str:
         """Returns the results of a complete run, by whose time that of others is estimated."""
-        from jobi_tf.console import duration
-
         try:
             record = run.record
         except JobiError as error:

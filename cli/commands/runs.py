@@ -6,11 +6,11 @@ from typing import Any
 import click
 import cloup
 
+from jobi_tf.console import print_json, print_table, warn
 from jobi_tf.errors import DataError
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.training.config import TrainConfig
 
-from ..console import print_json, print_table, warn
 from ..options import COUNT, FOLDER, Group, json_option, parse_assignments, seed_option
 
 SHOWN = ("mrr", "hits@10")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 import cloup
 
+from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 
-from ..console import JobDisplay, print_table
 from ..main import INTERRUPTED, ended_as_interrupted
 from ..options import COUNT, Command, jobs_option, out_option, parse_assignments
 
@@ -104,7 +104,6 @@ class _Progress:
             self.display.print(self._line(trial, event))
 
     def _line(self, number: int, results: "Results") -> str:
-        from jobi_tf.console import duration
         from jobi_tf.tuning.results import number as number_of
 
         self.ended += 1
@@ -118,7 +117,6 @@ class _Progress:
 
 def _describe(trial: "FrozenTrial", results: "Results") -> str:
     """Returns a trial on one line: how it ended and its settings."""
-    from jobi_tf.console import duration
     from jobi_tf.tuning.results import number
 
     settings = "  ".join(f"{name} {_short(value)}" for name, value in results.params(trial).items())
@@ -136,7 +134,6 @@ def _short(value: object) -> str:
 
 
 def _print_result(results: "Results", quiet: bool) -> None:
-    from jobi_tf.console import duration
     from jobi_tf.tuning.results import BEST, number, run_folder
 
     ranked, names = results.ranked(), [*results.space.search]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
+from jobi_tf.console import counts
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.training.config import TrainConfig, read_settings
 
-from ..console import counts
 from ..main import INTERRUPTED, ended_as_interrupted
 from ..options import FILE, FOLDER, GROUPS, Command, given, parse_assignments, settings_options
 from ..start import keep_memory, start_tensorflow

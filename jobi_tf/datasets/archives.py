@@ -7,11 +7,10 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
 from typing import Any, BinaryIO
 
+from jobi_tf.console import Bar
 from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import cache
 from jobi_tf.datasets.catalogue import DataSet
@@ -60,7 +59,8 @@ def download(dataset: DataSet) -> Graph:
     digest = dataset.digests.get(dataset.file, "")
     pooch.get_logger().setLevel("WARNING")
     try:
-        with _progress_bar(dataset) as bar:
+        with Bar(0, "bytes", dataset.file) as bar:
+            bar.print(f"downloading {dataset.url}")
             path = pooch.retrieve(
                 dataset.url,
                 known_hash=digest if digest.startswith("sha256:") else None,
@@ -93,23 +93,6 @@ def _advice(dataset: DataSet) -> str:
     )
 
 
-@contextmanager
-def _progress_bar(dataset: DataSet) -> Iterator[SimpleNamespace]:
-    """Gives a progress bar as pooch expects it. It is shown on a terminal only; elsewhere just a line is printed."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        console.print(f"downloading {dataset.url}", markup=False, soft_wrap=True)
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(f"downloading {dataset.file}", total=None)
-        bar = SimpleNamespace(total=0, reset=lambda: progress.reset(task), close=lambda: None)
-        bar.update = lambda size: progress.update(task, total=bar.total or None, advance=size)
-        yield bar
-
-
 def verify(dataset: DataSet, path: Path) -> None:
     """Checks that a file is the archive of a data set: by its digest, or, if that is unknown, by all that it holds.
 
@@ -127,18 +110,15 @@ def verify(dataset: DataSet, path: Path) -> None:
 
 
 def _verify_digest(dataset: DataSet, name: str, file: BinaryIO, where: str) -> None:
-    algorithm, _, expected = dataset.digests.get(name, "").partition(":")
-    if not expected:
-        return
+    algorithm, _, expected = dataset.digests[name].partition(":")
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     # The id that git gives to a file is the SHA-1 of a header and the content.
-    digest = hashlib.sha256() if algorithm == "sha256" else hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    while chunk := file.read(1 << 20):
-        digest.update(chunk)
-    if digest.hexdigest() != expected:
+    new = {"sha256": hashlib.sha256, "git": lambda: hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)}
+    digest = hashlib.file_digest(file, new[algorithm]).hexdigest()  # type: ignore[arg-type]
+    if digest != expected:
         raise DataError(
-            f"{where}: expected {name} of {dataset.title} with {algorithm} {expected}, got {digest.hexdigest()}: "
+            f"{where}: expected {name} of {dataset.title} with {algorithm} {expected}, got {digest}: "
             "it is damaged, or another file"
         )
 
@@ -187,7 +167,8 @@ def _members(dataset: DataSet, path: Path) -> Iterator[tuple[str, str, bytes]]:
                 file = archive.extractfile(found[0])
                 assert file is not None
                 content = file.read()
-                _verify_digest(dataset, name, io.BytesIO(content), f"{path}: {found[0].name}")
+                if name in dataset.digests:
+                    _verify_digest(dataset, name, io.BytesIO(content), f"{path}: {found[0].name}")
                 yield split, f"{path.name}/{name}", content
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:  # a damaged gzip file raises an OSError
         raise DataError(f"{path}: expected a tar.gz archive, got one that is truncated or corrupt ({error})") from None

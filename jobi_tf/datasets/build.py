@@ -3,16 +3,16 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 import jobi_tf
 from jobi_tf.data.graph import SPLITS
 from jobi_tf.data.occurrences import triple_keys
-from jobi_tf.data.ranges import ranges
 from jobi_tf.datasets.reading import SUFFIXES, Columns, TripleReader
 from jobi_tf.datasets.writing import require_new, write_triples
 from jobi_tf.errors import DataError, UsageError
@@ -61,8 +61,7 @@ class Recipe:
         return max(1, valid), max(1, test)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """The numbers of entities, relations and triples after a step."""
 
     name: str
@@ -70,28 +69,8 @@ class Step:
     relations: int
     triples: int
 
-    @classmethod
-    def count(cls, name: str, triples: np.ndarray, num_entities: int, num_relations: int) -> "Step":
-        """Counts what occurs in triples, int32 [N, 3]."""
-        entities, relations = np.zeros(num_entities, bool), np.zeros(num_relations, bool)
-        entities[triples[:, 0]] = entities[triples[:, 2]] = relations[triples[:, 1]] = True
-        return cls(name, int(entities.sum()), int(relations.sum()), len(triples))
-
     def __str__(self) -> str:
         return f"{self.name}: {self.entities:,} entities, {self.relations:,} relations, {self.triples:,} triples"
-
-
-@dataclass(frozen=True)
-class Report:
-    """What was read, what was left out, and what was kept.
-
-    Args:
-        steps: `read`; `without repeats`; a round each in which rare entities were left out; and `kept`.
-        splits: number of triples of each split.
-    """
-
-    steps: tuple[Step, ...]
-    splits: dict[str, int]
 
 
 def build(
@@ -100,7 +79,7 @@ def build(
     num_relations: int,
     recipe: Recipe,
     progress: Progress = lambda line: None,
-) -> tuple[dict[str, np.ndarray], Report]:
+) -> tuple[dict[str, np.ndarray], list[Step]]:
     """Leaves out repeats and rare entities, and splits what is kept.
 
     Args:
@@ -111,37 +90,41 @@ def build(
         progress: called with a line after each step.
 
     Returns:
-        `train`, `valid` and `test`, each int32 [n, 3], with the ids and in the order of `triples`; and the report.
+        `train`, `valid` and `test`, each int32 [n, 3], with the ids and in the order of `triples`; and the steps:
+        `read`, `without repeats`, a round each in which rare entities were left out, and `kept`.
 
     Raises:
         DataError: nothing is kept, or not enough to split.
 
     Example:
         >>> ring = np.array([[i, 0, (i + 1) % 5] for i in range(5)] + [[0, 0, 2], [0, 0, 5]], np.int32)
-        >>> splits, report = build(ring, 6, 1, Recipe(min_triples=2))
-        >>> report.steps[-1].entities, report.splits
-        (5, {'train': 4, 'valid': 1, 'test': 1})
+        >>> splits, steps = build(ring, 6, 1, Recipe(min_triples=2))
+        >>> steps[-1].entities, len(splits["train"])
+        (5, 4)
     """
     if not len(triples):
         raise DataError("expected triples to build a data set of, got none")
-    size = num_entities, num_relations
-    read = Step.count("read", triples, *size)
-    progress(str(read))
+    steps: list[Step] = []
+
+    def count(name: str, triples: np.ndarray) -> None:
+        entities, relations = np.zeros(num_entities, bool), np.zeros(num_relations, bool)
+        entities[triples[:, 0]] = entities[triples[:, 2]] = relations[triples[:, 1]] = True
+        steps.append(Step(name, int(entities.sum()), int(relations.sum()), len(triples)))
+        progress(str(steps[-1]))
+
+    count("read", triples)
     triples = distinct(triples)
-    unique = Step.count("without repeats", triples, *size)
-    progress(str(unique))
-    keeps, rounds = core(triples, *size, recipe.min_triples)
-    triples = triples[keeps]
+    count("without repeats", triples)
+    for left in core(triples, num_entities, recipe.min_triples):
+        triples = left
+        count(f"round {len(steps) - 1}", triples)
     if not len(triples):
         raise DataError(
             f"no entity is left when those in fewer than {recipe.min_triples} triples are left out repeatedly "
-            f"({read.entities:,} were read): choose a lower min_triples"
+            f"({steps[0].entities:,} were read): choose a lower min_triples"
         )
-    kept = Step.count("kept", triples, *size)
-    progress(f"{kept} after {len(rounds)} rounds")
-    splits = hold_out(triples, num_entities, num_relations, *recipe.sizes(len(triples)), recipe.seed)
-    steps = (read, unique, *rounds, kept)
-    return splits, Report(steps, {split: len(rows) for split, rows in splits.items()})
+    count("kept", triples)
+    return hold_out(triples, num_entities, num_relations, *recipe.sizes(len(triples)), recipe.seed), steps
 
 
 def distinct(triples: np.ndarray) -> np.ndarray:
@@ -149,55 +132,35 @@ def distinct(triples: np.ndarray) -> np.ndarray:
     entities, relations = int(triples[:, ::2].max()) + 1, int(triples[:, 1].max()) + 1
     if entities * relations * entities < 2**63:
         head, relation, tail = triples[:, 0].astype(np.int64), triples[:, 1], triples[:, 2]
-        order = np.argsort(triple_keys(head, relation, tail, entities, relations), kind="stable")
+        _, first = np.unique(triple_keys(head, relation, tail, entities, relations), return_index=True)
     else:  # several times slower
-        order = np.lexsort(triples.T)
-    ordered = triples[order]
-    repeats = (ordered[1:] == ordered[:-1]).all(axis=1)
-    new = np.ones(len(triples), bool)
-    new[order[1:][repeats]] = False
-    return triples[new]
+        _, first = np.unique(triples, axis=0, return_index=True)
+    return triples[np.sort(first)]
 
 
-def core(triples: np.ndarray, num_entities: int, num_relations: int, min_triples: int) -> tuple[np.ndarray, list[Step]]:
+def core(triples: np.ndarray, num_entities: int, min_triples: int) -> Iterator[np.ndarray]:
     """Leaves out entities that occur in fewer than `min_triples` triples, with these triples, until there is none.
 
     A triple counts once for an entity, also if the entity is both its head and its tail. The result does not depend on
-    the order in which entities are left out. A round takes the time of the triples that it leaves out.
+    the order in which entities are left out.
 
     Args:
         triples: int32 [N, 3], distinct.
         num_entities: ids of heads and tails are below it.
-        num_relations: ids of relations are below it.
         min_triples: the least number of triples of an entity.
 
-    Returns:
-        Which triples are kept, bool [N]; and what was left after each round.
+    Yields:
+        The triples that are left after each round, int32 [n, 3]; nothing if all entities occur often enough.
     """
-    keeps = np.ones(len(triples), bool)
-    head, relation, tail = triples.T
-    # Rows of the triples of each entity, one entity after the other; a loop occurs there twice.
-    ends = np.concatenate([head, tail])
-    rows = np.argsort(ends, kind="stable")
-    rows %= len(triples)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=num_entities))])
-    counts = np.diff(offsets) - np.bincount(head[head == tail], minlength=num_entities)
-    uses = np.bincount(relation, minlength=num_relations)
-    left, rounds = len(triples), list[Step]()
-    rare = np.flatnonzero((counts > 0) & (counts < min_triples))
-    while len(rare):
-        of_rare = rows[ranges(offsets[rare], offsets[rare + 1] - offsets[rare])]
-        gone = np.unique(of_rare[keeps[of_rare]])
-        keeps[gone] = False
-        heads, tails = head[gone], tail[gone]
-        entities, lost = np.unique(np.concatenate([heads, tails[heads != tails]]), return_counts=True)
-        counts[entities] -= lost
-        uses -= np.bincount(relation[gone], minlength=num_relations)
-        left -= len(gone)
-        entities_left, relations_left = int(np.count_nonzero(counts)), int(np.count_nonzero(uses))
-        rounds.append(Step(f"round {len(rounds) + 1}", entities_left, relations_left, left))
-        rare = entities[(counts[entities] > 0) & (counts[entities] < min_triples)]
-    return keeps, rounds
+    while True:
+        head, _, tail = triples.T
+        counts = np.bincount(head, minlength=num_entities) + np.bincount(tail[head != tail], minlength=num_entities)
+        enough = counts >= min_triples
+        kept = enough[head] & enough[tail]
+        if kept.all():
+            return
+        triples = triples[kept]
+        yield triples
 
 
 def hold_out(
@@ -250,7 +213,7 @@ def build_files(
     columns: Sequence[str] | None = None,
     header: bool | None = None,
     progress: Progress = lambda line: None,
-) -> Report:
+) -> tuple[dict[str, int], list[Step]]:
     """Builds a data set that `load_graph(folder)` reads: `train.txt`, `valid.txt` and `test.txt`, with tabs.
 
     Beside them is `build.json`, with the command, the recipe, the report and the digests of all files read and written.
@@ -263,6 +226,9 @@ def build_files(
         columns: names or positions of the head, relation and tail columns.
         header: whether the files have a header; None: if it looks like one.
         progress: called with a line after each step.
+
+    Returns:
+        The number of triples of each split, and the steps of `build`.
 
     Raises:
         UsageError: the folder exists, or a file does not exist or has another suffix.
@@ -280,45 +246,24 @@ def build_files(
             parts.append(reader.read_file(path).triples)
         triples = np.concatenate(parts)
         del parts
-        splits, report = build(triples, len(reader.entities), len(reader.relations), recipe, progress)
+        splits, steps = build(triples, len(reader.entities), len(reader.relations), recipe, progress)
         del triples
         progress("writing")
         entities, relations = list(reader.entities), list(reader.relations)
         for split, rows in splits.items():
-            _require_no_tabs(rows, entities, relations)
-            rows = _without_apparent_header(rows, split, entities, relations)
             write_triples(beside / f"{split}.txt", rows, entities, relations)
+        sizes = {split: len(rows) for split, rows in splits.items()}
         facts = {
             "command": _command(files, recipe, columns, header),
             "jobi_tf": jobi_tf.__version__,
             "numpy": np.__version__,
             "recipe": asdict(recipe),
-            "report": asdict(report),
+            "report": {"steps": [step._asdict() for step in steps], "splits": sizes},
             "from": [_digest(path, str(path)) for path in files],
             "made": [_digest(path, path.name) for path in sorted(beside.iterdir())],
         }
         (beside / "build.json").write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return report
-
-
-def _require_no_tabs(triples: np.ndarray, entities: list[str], relations: list[str]) -> None:
-    """Raises `DataError` if a name contains a tab, as names of CSV files may."""
-    for names, used in ((entities, triples[:, [0, 2]]), (relations, triples[:, 1])):
-        odd = [i for i, name in enumerate(names) if "\t" in name]
-        if odd and (bad := np.intersect1d(odd, used)).size:
-            raise DataError(f"expected names without tabs, which separate the fields, got {names[bad[0]]!r}")
-
-
-def _without_apparent_header(triples: np.ndarray, split: str, entities: list[str], relations: list[str]) -> np.ndarray:
-    """Returns triples, int32 [N, 3], rotated until the first of them cannot be read as anything else.
-
-    A triple such as (h, r, t) would be taken for a header there, and U+FEFF for a byte order mark.
-    """
-    for shift, (head, relation, tail) in enumerate(triples):
-        fields = [entities[head], relations[relation], entities[tail]]
-        if not Columns().locate(fields, "")[0] and not fields[0].startswith("\ufeff"):
-            return np.roll(triples, -shift, 0) if shift else triples
-    raise DataError(f"expected a {split} triple that does not read as a header, got only such as {fields}")
+    return sizes, steps
 
 
 def _digest(path: Path, name: str) -> dict:
@@ -328,7 +273,8 @@ def _digest(path: Path, name: str) -> dict:
 
 def _command(files: Sequence[Path], recipe: Recipe, columns: Sequence[str] | None, header: bool | None) -> str:
     """Returns the command that builds the same data set."""
-    options = {"--from": files, "--columns": [] if columns is None else [",".join(columns)]}
-    options |= {f"--{name.replace('_', '-')}": [value] for name, value in asdict(recipe).items() if value is not None}
-    words = ["jobi-tf", "data", "build"] + ([] if header is None else ["--header" if header else "--no-header"])
-    return shlex.join([*words, *(str(word) for name, values in options.items() for v in values for word in (name, v))])
+    words = ["jobi-tf", "data", "build", *(f"--from={path}" for path in files)]
+    words += [] if columns is None else [f"--columns={','.join(columns)}"]
+    words += [] if header is None else ["--header" if header else "--no-header"]
+    given = {name: value for name, value in asdict(recipe).items() if value is not None}
+    return shlex.join([*words, *(f"--{name.replace('_', '-')}={value}" for name, value in given.items())])

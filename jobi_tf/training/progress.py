@@ -48,16 +48,16 @@ class Progress(keras.callbacks.Callback):
         epochs_done = self._epoch + part - training.done
         left = (time.monotonic() - self._begin) / epochs_done * (config.epochs - training.done - epochs_done)
         losses = _losses(logs, parts=self.bar.console.width >= _WIDE or not self.bar.console.is_terminal)
-        self.bar.update(part * training.triples, f"{losses}  all ≤ {duration(left)}", state)
+        self.bar.show(part * training.triples, f"{losses}  all ≤ {duration(left)}", state)
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Writes the lines of the epoch."""
         rate, seconds = logs["triples_per_second"], logs["seconds"]
-        self.bar.say(f"{self._label()}  {_losses(logs)}  {rate:>7,.0f} triples/s  {duration(seconds)}")
+        self.bar.print(f"{self._label()}  {_losses(logs)}  {rate:>7,.0f} triples/s  {duration(seconds)}")
         if "val_mrr" in logs:
             hits = " ".join(f"{logs[f'val_hits@{k}']:.3f}" for k in HITS_AT)
             names = "/".join(map(str, HITS_AT))
-            self.bar.say(f"  validation: MRR {logs['val_mrr']:.3f}  Hits@{names} {hits}  {self._verdict(logs)}")
+            self.bar.print(f"  validation: MRR {logs['val_mrr']:.3f}  Hits@{names} {hits}  {self._verdict(logs)}")
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Removes the bar."""

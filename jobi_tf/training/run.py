@@ -20,7 +20,7 @@ from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, run_path
 
 
 class Answer(NamedTuple):
@@ -276,10 +276,16 @@ def _check_count(k: int) -> None:
 def load_run(folder: str | Path) -> Run:
     """Opens the folder of a run; if there is no best model yet, with the last checkpoint.
 
+    Args:
+        folder: the folder; or `"world"`, a run on the data set `world` that is part of the package.
+
+    Example:
+        >>> jobi_tf.load_run("world").tails("Switzerland", "neighbour", k=3)
+
     Raises:
         DataError: the folder is not that of a run, or the run has no checkpoint yet.
     """
-    files = RunFolder(Path(folder))
+    files = RunFolder(run_path(folder))
     config = files.read_config()
     graph = files.open_graph()
     path = files.model

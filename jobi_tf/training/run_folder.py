@@ -17,6 +17,15 @@ from jobi_tf.errors import DataError, UsageError
 from jobi_tf.files import written_beside
 from jobi_tf.training.config import TrainConfig, read_settings
 
+# Runs that are part of the package, by name.
+PRETRAINED = {"world": Path(__file__).parents[1] / "datasets" / "world" / "run"}
+
+
+def run_path(folder: str | Path) -> Path:
+    """Returns the folder of a run; `world` is that of the package unless there is a folder of that name."""
+    path = Path(folder)
+    return path if path.exists() else PRETRAINED.get(str(folder), path)
+
 
 @dataclass(frozen=True)
 class RunFolder:

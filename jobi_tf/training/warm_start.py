@@ -9,6 +9,7 @@ from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.run import Run
+from jobi_tf.training.vectors import read_vectors
 
 
 def warm_start(model: JoBi, graph: Graph, run: Run) -> dict[str, int]:
@@ -61,7 +62,7 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> int:
         DataError: the file cannot be read, has another width than the model's, or none of its names is an entity.
     """
     width = model.entities.table.shape[1]
-    names, vectors = _npz(path) if path.suffix == ".npz" else _word2vec(path, width)
+    names, vectors = read_vectors(path, width)
     if vectors.ndim != 2 or vectors.shape != (len(names), width):
         raise DataError(
             f"{path}: expected vectors of the shape {[len(names), width]} for {model.scorer.name} with dim "
@@ -93,34 +94,3 @@ def _copy(table, values: np.ndarray, rows: np.ndarray, places: np.ndarray) -> No
     changed = table.numpy()
     changed[rows] = values[places]
     table.assign(changed)
-
-
-def _npz(path: Path) -> tuple[list[str], np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return [str(x) for x in file["names"]], np.asarray(file["vectors"], np.float32)
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path}: expected an .npz file with names and vectors: {error}") from None
-
-
-def _word2vec(path: Path, width: int) -> tuple[list[str], np.ndarray]:
-    """Reads lines of a name and numbers, separated by spaces; names may hold spaces too."""
-    names: list[str] = []
-    rows: list[list[float]] = []
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                name, *numbers = line.rstrip().rsplit(" ", width)
-                if number == 1 and len(line.split()) == 2 and width > 1:
-                    continue  # the header: how many vectors there are, and their width
-                if len(numbers) != width:
-                    raise DataError(f"{path}:{number}: expected a name and {width} numbers, got {len(numbers)} numbers")
-                names.append(name)
-                rows.append([float(x) for x in numbers])
-    except DataError:
-        raise
-    except OSError as error:
-        raise DataError(f"{path}: expected a file of vectors: {error.strerror}") from None
-    except ValueError as error:
-        raise DataError(f"{path}:{len(rows) + 1}: expected a name and numbers in UTF-8: {error}") from None
-    return names, np.array(rows, np.float32).reshape(-1, width)

@@ -7,35 +7,27 @@ import subprocess
 import sys
 import time
 
-import pytest
-
-EPOCHS = 16
+EPOCHS = 20
 OPTIONS = ("--dim", "4", "--batch-size", "20", "--negatives", "5", "--epochs", str(EPOCHS), "--eval-every", "3")
 OPTIONS += ("--patience", "9")
 
 
-@pytest.fixture(scope="module")
-def stop(triples, tmp_path_factory):
-    """Starts a training, stops it by a signal after some epochs, and returns its folder, exit status and last words."""
-
-    def stop(number: int, epochs: int) -> tuple:
-        folder = tmp_path_factory.mktemp("stopped") / "run"
-        command = [sys.executable, "-m", "jobi_tf.cli", "train", "--dataset", triples, "--run-dir", folder, *OPTIONS]
-        # In a session of its own: the signal goes to this process alone, whoever runs the tests.
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ, start_new_session=True)
-        try:
-            deadline = time.monotonic() + 120
-            while len(rows(folder)) < epochs:
-                assert process.poll() is None, process.stderr.read()
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            process.send_signal(number)
-            return folder, process.wait(30), process.stderr.read()
-        finally:
-            process.kill()
-            process.communicate()
-
-    return stop
+def stop(folder, number: int, epochs: int, *options: object) -> tuple[int, str]:
+    """Starts a training, stops it by a signal after some epochs, and returns its exit status and last words."""
+    command = [sys.executable, "-m", "jobi_tf.cli", "train", *map(str, options)]
+    # In a session of its own: the signal goes to this process alone, whoever runs the tests.
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while len(rows(folder)) < epochs:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(number)
+        return process.wait(30), process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def rows(folder) -> list[dict]:
@@ -45,31 +37,21 @@ def rows(folder) -> list[dict]:
     return [{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in every]
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(triples, call, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("uninterrupted") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JOBI_TF_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-        call("train", "-q", "--dataset", triples, "--run-dir", folder, *OPTIONS)
-    return folder
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_stopped_run_ends_as_an_uninterrupted_one(stop, uninterrupted, call, number):
-    folder, status, words = stop(number, epochs=4)
-    assert 4 <= len(rows(folder)) < EPOCHS
-    if number == signal.SIGINT:
-        assert status == 130
-        assert words.endswith(f"\n  jobi-tf train --resume {folder}\n")
-        assert "Traceback" not in words
-    else:
-        assert status == -signal.SIGKILL
+def test_a_stopped_run_ends_as_an_uninterrupted_one(triples, call, tmp_path):
+    folder, whole = tmp_path / "stopped", tmp_path / "uninterrupted"
+    status, words = stop(folder, signal.SIGINT, 3, "--dataset", triples, "--run-dir", folder, *OPTIONS)
+    assert status == 130
+    assert words.endswith(f"\n  jobi-tf train --resume {folder}\n")
+    assert "Traceback" not in words
+    status, _ = stop(folder, signal.SIGKILL, 6, "--resume", folder)
+    assert status == -signal.SIGKILL
+    assert 6 <= len(rows(folder)) < EPOCHS
     call("train", "-q", "--resume", folder)
+    call("train", "-q", "--dataset", triples, "--run-dir", whole, *OPTIONS)
     assert len(rows(folder)) == EPOCHS
-    assert rows(folder) == rows(uninterrupted)
-    assert call("predict", folder, "--head", "town 1", "--relation", "near", "--json").stdout == (
-        call("predict", uninterrupted, "--head", "town 1", "--relation", "near", "--json").stdout
-    )
+    assert rows(folder) == rows(whole)
+    answers = [call("predict", x, "--head", "town 1", "--relation", "near", "--json").stdout for x in (folder, whole)]
+    assert answers[0] == answers[1]
 
 
 def test_stopped_before_the_first_epoch(triples, call, tmp_path, monkeypatch):

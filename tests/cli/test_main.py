@@ -54,6 +54,13 @@ def commands(command: click.Command, name: str) -> list[tuple[str, click.Command
 
 
 @pytest.mark.parametrize(("name", "command"), commands(main.cli, ""))
+def test_help_has_one_word_for_numbers(call, name, command):
+    text = call(*name.split(), "--help").stdout
+    assert "INTEGER" not in text
+    assert "FLOAT" not in text
+
+
+@pytest.mark.parametrize(("name", "command"), commands(main.cli, ""))
 def test_no_command_takes_an_option_twice(call, name, command):
     for option in command.params:
         if isinstance(option, click.Option) and not option.multiple and not option.is_flag:

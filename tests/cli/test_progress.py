@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from jobi_tf.console import Bar, duration
+from jobi_tf.console import Bar, duration, print_table
 from jobi_tf.training.progress import Progress
 
 LOSSES = {"loss": 12.3456, "triple_loss": 11.9876, "pair_loss": 0.3456}
@@ -53,7 +53,7 @@ def test_long_work_shows_amount_rate_and_time_left(monkeypatch, terminal):
     monkeypatch.setattr("jobi_tf.console.SECONDS_BETWEEN_LINES", 0)
     screen = console(terminal)
     with Bar(1000, "triples", "ranking", screen) as bar:
-        bar.advance(400)
+        bar.update(400)
         bar._bars.refresh()
         output = screen.file.getvalue()
     assert all(words in output for words in ("ranking", "triples/s", "left"))
@@ -90,3 +90,10 @@ def test_a_terminal_gets_a_bar(width):
 )
 def test_duration(seconds, text):
     assert duration(seconds) == text
+
+
+def test_a_pipe_gets_whole_cells_however_long(capsys):
+    print_table(["name", "score"], [["x" * 300, "1.5"], ["y", "20"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert "x" * 300 + "    1.5" in lines[1]
+    assert all(line == line.rstrip() for line in lines)

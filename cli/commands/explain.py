@@ -1,0 +1,67 @@
+"""`jobi-tf explain`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import cloup
+from rich.table import Column
+
+from jobi_tf.console import print_json, print_table
+
+from ..options import Command, json_option, run_option
+from ..start import start_tensorflow
+
+if TYPE_CHECKING:
+    from jobi_tf.evaluation.explain import Explanation
+
+
+@cloup.command(cls=Command)
+@run_option()
+@cloup.option("--head", required=True, metavar="NAME", help="The head.")
+@cloup.option("--relation", required=True, metavar="NAME", help="The relation.")
+@cloup.option("--tail", required=True, metavar="NAME", help="The tail.")
+@json_option
+def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> None:
+    """Show why a model believes a triple or not.
+
+    \b
+      jobi-tf explain runs/world --head Switzerland --relation neighbour --tail Austria
+
+    Prints the scores of both heads, the probability, the ranks of head and tail among all entities, how often both
+    occur with the relation in training, the training triples that are most similar, and paths from head to tail. The
+    confidence of a path is the share of pairs of entities with a path of this kind between which the relation holds.
+    """
+    start_tensorflow()
+    import jobi_tf
+
+    found = jobi_tf.load_run(run).explain(head, relation, tail)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print(found)
+
+
+def _print(found: "Explanation") -> None:
+    where = f"a fact of the {found.split} split" if found.split else "not in the graph"
+    click.echo(f"({', '.join(found.triple)}): {where}\n")
+    rows = [[f"score of the {name} head", f"{score:.3f}"] for name, score in found.scores.items()]
+    if found.probability is not None:
+        rows.append(["probability", f"{found.probability:.1%}"])
+    rows += [[f"rank of the {side}", f"{rank:,.0f} of {found.candidates:,}"] for side, rank in found.ranks.items()]
+    rows += [
+        [f"training triples with this {side} and relation", f"{count:,}"] for side, count in found.occurrences.items()
+    ]
+    print_table(["", "value"], rows)
+    click.echo()
+    if found.paths:
+        cells = [[x.path, f"{x.confidence:.0%}", x.support] for x in found.paths]
+        print_table([Column("path from head to tail"), "confidence", "pairs"], cells)
+    else:
+        click.echo("no path of one or two steps from head to tail speaks for it")
+    click.echo()
+    if found.similar:
+        similar = [[x.head, x.tail, f"{x.similarity:.2f}"] for x in found.similar]
+        print_table([Column("similar training triples: head"), Column("tail"), "similarity"], similar)
+    else:
+        click.echo("training has no other triple of this relation")
