@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.evaluation.calibration import BINS
 from jobi_tf.evaluation.metrics import METRICS, best_row
-from jobi_tf.export.calibration import BINS
 
 if TYPE_CHECKING:
     from jobi_tf.export.export import Exported, Trainable

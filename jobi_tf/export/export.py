@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.evaluation.calibration import Calibration, calibrate, sample
 from jobi_tf.evaluation.evaluate import Trained
-from jobi_tf.export.calibration import Calibration, calibrate, sample
 from jobi_tf.export.card import model_card
 from jobi_tf.export.contract import contract, example_requests, write_id_tables
 from jobi_tf.export.drift import Drift, measure_drift

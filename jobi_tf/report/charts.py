@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jobi_tf.export.calibration import Bin
+from jobi_tf.evaluation.calibration import Bin
 
 COLOURS = 8
 MOST_MARKS = 60

@@ -18,8 +18,8 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES
 from jobi_tf.datasets.statistics import CATEGORIES, statistics
 from jobi_tf.errors import MissingExtraError, UsageError
+from jobi_tf.evaluation.calibration import Bin, expected_calibration_error
 from jobi_tf.evaluation.metrics import METRICS
-from jobi_tf.export.calibration import Bin, expected_calibration_error
 from jobi_tf.files import written_beside
 from jobi_tf.report.charts import Chart, colour, line_chart, reliability_chart
 from jobi_tf.report.measured import Measured, breakdown, measure

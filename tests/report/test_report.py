@@ -14,8 +14,8 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError, MissingExtraError, UsageError
+from jobi_tf.evaluation.calibration import Bin
 from jobi_tf.evaluation.evaluate import evaluate
-from jobi_tf.export.calibration import Bin
 from jobi_tf.report.charts import Axis
 from jobi_tf.report.measured import FILTERS, breakdown, first_answers, measure
 from jobi_tf.report.page import calibration, categories, gains, labels, shown, write_report

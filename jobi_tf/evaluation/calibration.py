@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.graph import Graph
+from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.negatives import NegativeSampler, contains
 from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, column, triple_keys
 from jobi_tf.data.seeds import stream
-from jobi_tf.export.lists import known_keys
 
 BINS = 15
 MAX_TRIPLES = 20_000
@@ -53,6 +52,10 @@ class Calibration:
     split: str
     triples: int
 
+    def probability(self, scores: np.ndarray) -> np.ndarray:
+        """Returns the probabilities of triples with these scores."""
+        return sigmoid(self.slope * np.asarray(scores, np.float64) + self.intercept)
+
     def warnings(self) -> list[str]:
         """Returns a sentence for each reason not to trust these probabilities."""
         reasons = []
@@ -67,7 +70,7 @@ class Calibration:
         return reasons
 
 
-def calibrate(scores: Scores, graph: Graph, p: float, seed: int) -> Calibration:
+def calibrate(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX_TRIPLES) -> Calibration:
     """Fits probabilities on validation triples and corruptions of them; without such triples on training triples.
 
     Args:
@@ -75,8 +78,9 @@ def calibrate(scores: Scores, graph: Graph, p: float, seed: int) -> Calibration:
         graph: the graph.
         p: share of the corruptions that are drawn from the entities seen with the relation, as in training.
         seed: seed of the draws.
+        most: largest number of triples.
     """
-    split, triples = sample(graph, seed)
+    split, triples = sample(graph, seed, most)
     corruptions, rows = corrupt(triples, graph, p, seed)
     values = scores(np.concatenate([triples, corruptions])).astype(np.float64)
     true = np.arange(len(values)) < len(triples)
@@ -91,15 +95,15 @@ def calibrate(scores: Scores, graph: Graph, p: float, seed: int) -> Calibration:
     return Calibration(*fit(values, true), before, after, bins, split, len(triples))
 
 
-def sample(graph: Graph, seed: int) -> tuple[str, np.ndarray]:
-    """Returns the split and triples, int32 [N, 3], to calibrate on, in random order.
+def sample(graph: Graph, seed: int, most: int = MAX_TRIPLES) -> tuple[str, np.ndarray]:
+    """Returns the split and at most so many triples, int32 [N, 3], to calibrate on, in random order.
 
     They are validation triples whose relation training saw, as corruptions are drawn as in training; or training
     triples if there are fewer than two of those.
     """
     valid = graph.valid[np.isin(graph.valid[:, 1], np.unique(graph.train[:, 1]))]
     split, triples = ("valid", valid) if len(valid) > 1 else ("train", graph.train)
-    chosen = np.random.default_rng(seed).permutation(len(triples))[:MAX_TRIPLES]
+    chosen = np.random.default_rng(seed).permutation(len(triples))[:most]
     return split, np.asarray(triples[chosen])
 
 
@@ -120,7 +124,8 @@ def corrupt(triples: np.ndarray, graph: Graph, p: float, seed: int) -> tuple[np.
     sampler = NegativeSampler(Occurrences.of_graph(graph), 2 * DRAWS, p)
     seeds = tf.constant(stream(seed, "calibration"))
     drawn = sampler.draw(tf.constant(triples, tf.int32), seeds, by_side=True).entities.numpy()  # [N, 2, draws]
-    known = known_keys(graph, TAIL)
+    facts = np.concatenate([graph.split(name) for name in SPLITS]).astype(np.int64)
+    known = np.sort(triple_keys(facts[:, 0], facts[:, 1], facts[:, 2], graph.num_entities, graph.num_relations))
     corruptions, rows = [], []
     for side in (HEAD, TAIL):
         corrupted = np.repeat(triples[:, None].astype(np.int64), DRAWS, 1)  # [N, draws, 3]
