@@ -27,6 +27,7 @@ COMMANDS = {
     "neighbors": "Find the entities that are most similar to one.",
     "explain": "Show what speaks for a triple.",
     "complete": "List the most likely triples that the graph lacks.",
+    "plot": "Draw curves, a map of the entities and ranks by relation.",
     "convert": "Write embeddings for other programs.",
     "runs": "List runs, and compare two of them.",
     "tensorboard": "Open TensorBoard on runs.",

@@ -111,10 +111,15 @@ def run_option(required: bool = True) -> Callable:
     return argument_or_option("run", "--run-dir", "RUN", kind, "Folder of the run, or world.", required)
 
 
-def out_option(description: str, folder: bool = True) -> Callable:
+def out_option(description: str, folder: bool = True, default: str | None = None) -> Callable:
     """Adds --out: the folder or file that is written."""
     kind, metavar = (OUT_FOLDER, "DIR") if folder else (OUT_FILE, "FILE")
-    return cloup.option("--out", type=kind, metavar=metavar, help=description)
+    return cloup.option("--out", type=kind, metavar=metavar, default=default, help=description)
+
+
+def jobs_option(description: str) -> Callable:
+    """Adds --jobs: the number of processes that train at a time."""
+    return cloup.option("--jobs", type=COUNT, default=1, metavar="N", help=description)
 
 
 json_option = cloup.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -1,8 +1,8 @@
 """Trainings in processes of their own, for searches and experiments.
 
 TensorFlow returns memory only when its process ends, and a process that is killed for lack of memory takes nothing else
-along. Protocol: a child sends an `Epoch` after each epoch, which the parent answers by whether to stop, and at last its
-`_Outcome`. A child ends with its parent.
+along. Protocol: a child sends an `Epoch` after each epoch, which the parent answers by whether to stop, and if it fails
+a `JobError`. A child ends with its parent.
 """
 
 import multiprocessing
@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
@@ -65,12 +64,6 @@ class JobStoppedError(JobiError):
     """The job was ended by `Jobs.stop`."""
 
 
-class _Outcome(NamedTuple):
-    value: Any = None
-    error: str | None = None
-    fatal: bool = False
-
-
 class Jobs:
     """Runs tasks in processes of their own, which share the cores and the memory of GPUs.
 
@@ -90,11 +83,11 @@ class Jobs:
     def __enter__(self) -> "Jobs":
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def run(self, task: Callable[..., Any], *arguments: Any, log: Path, on_epoch: Callable[[Epoch], bool]) -> Any:
-        """Returns `task(*arguments, callback)`, called in a new process.
+    def run(self, task: Callable[..., None], *arguments: Any, log: Path, on_epoch: Callable[[Epoch], bool]) -> None:
+        """Calls `task(*arguments, callback)` in a new process, and waits until it has ended.
 
         Args:
             task: function of a module, whose last argument is a Keras callback for the training that it does.
@@ -118,20 +111,24 @@ class Jobs:
             self._processes.add(process)
         theirs.close()
         try:
-            outcome = _converse(ours, on_epoch)
+            while isinstance(message := ours.recv(), Epoch):
+                ours.send(bool(on_epoch(message)))
+            raise message
+        except (EOFError, ConnectionError):  # the process has ended
+            pass
         finally:
             ours.close()
-            _end(process)
+            process.join(SECONDS_TO_END)
+            process.kill()
+            process.join()
             with self._lock:
                 self._processes.discard(process)
-        if outcome is None and self.stopped:
+        if process.exitcode == 0:
+            log.unlink(missing_ok=True)
+        elif self.stopped:
             raise JobStoppedError(f"the job was stopped: see {log}")
-        if outcome is None:
+        else:
             raise JobKilledError(f"its process ended with status {process.exitcode}: see {log}")
-        if outcome.error is not None:
-            raise JobError(outcome.error, outcome.fatal)
-        log.unlink(missing_ok=True)
-        return outcome.value
 
     def stop(self) -> None:
         """Ends all jobs, and starts no more; checkpoints stay."""
@@ -139,23 +136,6 @@ class Jobs:
             self.stopped = True
             for process in self._processes:
                 process.terminate()
-
-
-def _converse(connection: Connection, on_epoch: Callable[[Epoch], bool]) -> _Outcome | None:
-    """Answers a child until it ends; None if it ended without an outcome."""
-    try:
-        while isinstance(message := connection.recv(), Epoch):
-            connection.send(bool(on_epoch(message)))
-        return message
-    except (EOFError, ConnectionError):
-        return None
-
-
-def _end(process: multiprocessing.process.BaseProcess) -> None:
-    if process.is_alive():
-        process.join(SECONDS_TO_END)
-        process.kill()
-    process.join()
 
 
 def _cores() -> int:
@@ -185,43 +165,34 @@ def run_lock(folder: Path) -> Iterator[None]:
         JobiError: another process holds it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
     try:
-        lock.acquire(timeout=SECONDS_FOR_THE_LOCK)
+        with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=SECONDS_FOR_THE_LOCK):
+            yield
     except Timeout:
         raise JobiError(f"expected no other process to train the run {folder}, but one does") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _child(connection: Connection, log: Path, threads: int | None, task: Callable, arguments: Sequence[Any]) -> None:
     """Runs a task in the process that was started for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then ends its children
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with log.open("w", encoding="utf-8") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    status = 0
     try:
         _share_devices(threads)
-        outcome = _Outcome(task(*arguments, _reporter(connection)))
+        task(*arguments, _reporter(connection))
     except KeyboardInterrupt:
-        os._exit(INTERRUPTED)
+        status = INTERRUPTED
     except Exception as error:
         traceback.print_exc()
-        outcome = _Outcome(None, _explain(error), isinstance(error, OSError) and not isinstance(error, JobiError))
-    connection.send(outcome)
-    connection.close()
+        connection.send(JobError(_explain(error), isinstance(error, OSError) and not isinstance(error, JobiError)))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # TensorFlow takes a while to leave, and there is nothing left to be kept
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    os._exit(status)  # TensorFlow takes a while to leave, and there is nothing left to be kept
 
 
 def _end_with_parent() -> None:

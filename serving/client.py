@@ -222,7 +222,9 @@ class Client:
         return outputs
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        for attempt in range(1, self._retries + 2):
+        for attempt in range(self._retries + 1):
+            if attempt:  # not all clients at the same time
+                time.sleep(_FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1))
             try:
                 reply = self._http.request(method, path, json=body)
             except self._httpx.TimeoutException:
@@ -233,15 +235,12 @@ class Client:
                 if reply.status_code not in _BUSY:
                     return self._content(reply)
                 problem = f"{self._url} is too busy: {_reason(reply)}"
-            if attempt <= self._retries:  # not all clients at the same time
-                time.sleep(_FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1))
-        raise JobiError(f"{problem} ({attempt} attempt{'s' * (attempt > 1)})")
+        raise JobiError(f"{problem} (after {self._retries} retries)")
 
     def _content(self, reply: Any) -> dict[str, Any]:
-        if reply.status_code in (400, 404):
-            raise DataError(f"{self._url} answered {reply.status_code}: {_reason(reply)}")
         if reply.status_code != 200:
-            raise JobiError(f"{self._url} answered {reply.status_code}: {_reason(reply)}")
+            error = DataError if reply.status_code in (400, 404) else JobiError
+            raise error(f"{self._url} answered {reply.status_code}: {_reason(reply)}")
         try:
             return dict(reply.json())
         except (TypeError, ValueError):

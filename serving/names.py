@@ -15,32 +15,23 @@ _SEARCHED = 2**22
 
 
 class NameList:
-    """Names in order of their numbers of triples.
+    """The names in a file with lines of id, name and number of triples, separated by tabs, after a heading.
 
-    Args:
-        names: the names, the most frequent first.
+    Raises:
+        DataError: the file is missing or damaged.
     """
 
-    def __init__(self, names: list[str]) -> None:
-        self._names = names
-        folded = [name.casefold() for name in names]
-        self._text = "\n" + "".join(name + "\n" for name in folded)
-        self._starts = 1 + np.cumsum([0, *(len(name) + 1 for name in folded)])  # of each name in the text, [N + 1]
-
-    @classmethod
-    def read(cls, path: Path) -> NameList:
-        """Reads lines of id, name and number of triples, separated by tabs, after a heading.
-
-        Raises:
-            DataError: the file is missing or damaged.
-        """
+    def __init__(self, path: Path) -> None:
         try:
             lines = path.read_text(encoding="utf-8").split("\n")[1:-1]
             _, names, counts = zip(*(line.split("\t") for line in lines), strict=True)
             order = np.argsort(-np.array(counts, np.int64), kind="stable")
         except (OSError, ValueError) as error:
             raise DataError(f"expected lines of id, name and number of triples in {path}: {error}") from None
-        return cls([names[i] for i in order])
+        self._names = [names[i] for i in order]  # the most frequent first
+        folded = [name.casefold() for name in self._names]
+        self._text = "\n" + "".join(name + "\n" for name in folded)
+        self._starts = 1 + np.cumsum([0, *(len(name) + 1 for name in folded)])  # of each name in the text, [N + 1]
 
     def search(self, text: str, limit: int) -> list[str]:
         """Returns names that begin with a text, and after them names that contain it, without regard to case.

@@ -132,7 +132,7 @@ class RestApp:
             raise invalid(f"expected kind=entity or kind=relation, and a limit from 1 to 1000, got {query}")
         if kind not in version.names:
             try:
-                version.names[kind] = await asyncio.to_thread(NameList.read, version.folder / FILES[kind])
+                version.names[kind] = await asyncio.to_thread(NameList, version.folder / FILES[kind])
             except DataError as error:
                 raise ServingError(StatusCode.NOT_FOUND, f"the export has no list of names ({FILES[kind]})") from error
         return JSONResponse({"names": version.names[kind].search(query.get("prefix", ""), int(limit))})
@@ -229,13 +229,10 @@ def _parse(body: bytes) -> dict[str, Any]:
 def _encode(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
     """Writes an answer in rows or in columns."""
     arrays = {name: _encodable(name, outputs[name]) for name in sorted(outputs)}
-    if by_rows and len(arrays) > 1:
-        return b'{"predictions": ' + _list(arrays) + b"}"
-    columns = {name: _list({name: array}) for name, array in arrays.items()}
-    if len(columns) == 1:
-        (column,) = columns.values()
-        return (b'{"predictions": ' if by_rows else b'{"outputs": ') + column + b"}"
-    return b'{"outputs": {' + b", ".join(to_json(name) + b": " + column for name, column in columns.items()) + b"}}"
+    if by_rows or len(arrays) == 1:
+        return b'{"%s": %s}' % (b"predictions" if by_rows else b"outputs", _list(arrays))
+    columns = (to_json(name) + b": " + _list({name: array}) for name, array in arrays.items())
+    return b'{"outputs": {' + b", ".join(columns) + b"}}"
 
 
 def _list(arrays: Mapping[str, np.ndarray]) -> bytes:

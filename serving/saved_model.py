@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
@@ -19,7 +20,8 @@ from .errors import invalid
 from .metrics import Metrics
 
 Arrays = Mapping[str, np.ndarray]
-Request = tuple[Arrays, int, asyncio.Future[dict[str, np.ndarray]]]  # inputs, rows, and where the outputs go
+Outputs = dict[str, np.ndarray]
+Request = tuple[Arrays, int, asyncio.Future[Outputs]]  # inputs, rows, and where the outputs go
 WARMUP = Path("assets.extra") / "tf_serving_warmup_requests"
 BATCH_ROWS = 256
 _METHOD = "tensorflow/serving/predict"
@@ -48,7 +50,7 @@ class Signature:
         self._threads = threads
         self._batch_rows = metrics.rows.labels(name)
         self._waiting: list[Request] = []
-        self._busy = False
+        self._computing: asyncio.Task[None] | None = None
 
     def check(self, inputs: Arrays) -> int:
         """Returns the number of rows of inputs; raises a `ServingError` if names or shapes are wrong."""
@@ -62,57 +64,46 @@ class Signature:
             raise invalid(f"expected inputs with the same number of rows, got {rows}")
         return next(iter(rows.values()))
 
-    async def predict(self, inputs: Arrays, rows: int) -> dict[str, np.ndarray]:
+    async def predict(self, inputs: Arrays, rows: int) -> Outputs:
         """Computes the outputs for inputs that were checked; those of a large request in several batches."""
-        if rows <= BATCH_ROWS or ("k" in inputs and np.ptp(inputs["k"])):  # parts must have the same columns
-            return await self._predict(inputs, rows)
+        # Parts must have the same columns.
+        step = rows if rows > BATCH_ROWS and "k" in inputs and np.ptp(inputs["k"]) else BATCH_ROWS
         parts = []
-        for start in range(0, rows, BATCH_ROWS):  # one after the other, so that small requests get in between
-            part = {key: array[start : start + BATCH_ROWS] for key, array in inputs.items()}
-            parts.append(await self._predict(part, min(BATCH_ROWS, rows - start)))
+        for start in range(0, rows, step) or [0]:  # one after the other, so that small requests get in between
+            part = {key: array[start : start + step] for key, array in inputs.items()}
+            future: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
+            self._waiting.append((part, min(step, rows - start), future))
+            if self._computing is None or self._computing.done():
+                self._computing = asyncio.create_task(self._compute_waiting())
+            parts.append(await future)
         return _joined(parts)
 
-    async def _predict(self, inputs: Arrays, rows: int) -> dict[str, np.ndarray]:
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append((inputs, rows, future))
-        if not self._busy:
-            self._start_batch()
-        return await future
-
-    def _start_batch(self) -> None:
-        batch = self._next_batch()
-        self._busy = bool(batch)
-        if batch:
+    async def _compute_waiting(self) -> None:
+        while batch := self._next_batch():
             self._batch_rows.observe(sum(rows for _, rows, _ in batch))
-            parts = [inputs for inputs, _, _ in batch]
-            outputs = asyncio.get_running_loop().run_in_executor(self._threads, lambda: self.compute(_joined(parts)))
-            outputs.add_done_callback(lambda outputs: self._end_batch(batch, outputs))
-
-    def _end_batch(self, batch: list[Request], outputs: asyncio.Future[dict[str, np.ndarray]]) -> None:
-        end = 0
-        for inputs, rows, future in batch:
-            start, end = end, end + rows
-            if future.done():
-                continue  # it was given up
-            if error := outputs.exception():
-                future.set_exception(error)
-            else:
-                future.set_result(self._part(outputs.result(), slice(start, end), inputs))
-        self._start_batch()
+            joined = _joined([inputs for inputs, _, _ in batch])
+            try:
+                outputs = await asyncio.get_running_loop().run_in_executor(self._threads, self.compute, joined)
+            except Exception as error:
+                for _, _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+                continue
+            end = 0
+            for inputs, rows, future in batch:
+                start, end = end, end + rows
+                if not future.done():  # nobody gave it up
+                    future.set_result(self._part(outputs, slice(start, end), inputs))
 
     def _next_batch(self) -> list[Request]:
         """Takes the oldest requests out of the queue, without those that were given up."""
         self._waiting = [request for request in self._waiting if not request[2].done()]
-        count = total = 0
-        for _, rows, _ in self._waiting:
-            total += rows
-            if count and total > BATCH_ROWS:
-                break
-            count += 1
+        totals = itertools.accumulate(rows for _, rows, _ in self._waiting)
+        count = max(1, sum(total <= BATCH_ROWS for total in totals))
         batch, self._waiting = self._waiting[:count], self._waiting[count:]
         return batch
 
-    def _part(self, outputs: Arrays, rows: slice, inputs: Arrays) -> dict[str, np.ndarray]:
+    def _part(self, outputs: Arrays, rows: slice, inputs: Arrays) -> Outputs:
         """Returns a request's rows of the outputs of a batch, with as many columns as it would have on its own."""
         columns = slice(max(0, int(inputs["k"].max(initial=0))) if "k" in inputs else None)
         return {
@@ -120,7 +111,7 @@ class Signature:
             for key, spec in self.outputs.items()
         }
 
-    def compute(self, inputs: Arrays) -> dict[str, np.ndarray]:
+    def compute(self, inputs: Arrays) -> Outputs:
         """Computes the outputs of a batch; strings are `str` or `bytes` in object arrays."""
         try:
             return dict(zip(self.outputs, self._call(*[inputs[key] for key in self.inputs]), strict=True))
@@ -179,5 +170,5 @@ def _spec(info: Any) -> tf.TensorSpec:
     return tf.TensorSpec(tf.TensorShape(info.tensor_shape), info.dtype, info.name)
 
 
-def _joined(parts: list[Arrays] | list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def _joined(parts: list[Arrays] | list[Outputs]) -> Outputs:
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts[1:] else dict(parts[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import resource
 import signal
 import socket
@@ -109,10 +110,10 @@ def _listener(settings: ServerSettings) -> socket.socket:
 
 
 def _rest_server(settings: ServerSettings, app: Any) -> uvicorn.Server:
-    seconds = max(1, int(settings.timeout))
+    seconds = math.ceil(settings.timeout)
     config = uvicorn.Config(
         app,
-        http=type("Connection", (_Connection,), {"seconds": settings.timeout}),
+        http=_Connection,
         loop="asyncio",
         ws="none",
         lifespan="off",
@@ -147,7 +148,6 @@ class _Connection(HttpToolsProtocol):
     httptools leaves the body of a request alone that offers HTTP/2, as those of Java's client do; it is read here.
     """
 
-    seconds = 30.0
     # Connections at a time; the rest of the server needs files as well.
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     _timer: asyncio.TimerHandle | None = None
@@ -216,7 +216,7 @@ class _Connection(HttpToolsProtocol):
 
     def _start_timer(self) -> None:
         self._stop_timer()
-        self._timer = self.loop.call_later(self.seconds, self.transport.abort)
+        self._timer = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

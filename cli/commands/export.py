@@ -48,7 +48,7 @@ def export(run: Path, out: Path, **options: Any) -> None:
 
 
 def _print(exported: "Exported", folder: Path) -> None:
-    fit, drift = exported.calibration, exported.drift
+    fit = exported.calibration
     restrictions = [f"among {exported.candidates:,} candidates"] if exported.candidates is not None else []
     restrictions += ["seen with the relation"] if exported.typed else []
     rows = {
@@ -57,11 +57,8 @@ def _print(exported: "Exported", folder: Path) -> None:
         "answers": " ".join([f"up to {exported.top_k} per query", *restrictions]),
         "calibration": f"error {fit.ece_before:.3f} → {fit.ece_after:.3f}, on {fit.triples:,} {fit.split} triples",
     }
-    if drift is not None:
-        rows["drift"] = (
-            f"scores differ by {drift.mean:.2g} on average, {drift.most:.2g} at most; "
-            f"same best answer for {drift.same_best:.2%} of {drift.queries:,} queries"
-        )
+    if exported.drift:
+        rows["drift"] = str(exported.drift)
     rows["next"] = f"jobi-tf serve {folder}"
     for name, value in rows.items():
         click.echo(f"{name:13}{value}")

@@ -4,13 +4,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
 import cloup
+from cloup.constraints import AllSet, If, IsSet, accept_none, require_all, require_any, require_one
 
 from jobi_tf.console import print_json, print_table
-from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.errors import DataError, JobiError
 from jobi_tf.files import written_beside
 
 from ..options import (
@@ -25,6 +26,9 @@ from ..options import (
     typed_option,
 )
 from ..start import start_tensorflow
+
+if TYPE_CHECKING:
+    from jobi_tf.serving import Client
 
 SIDES = ("head", "tail")
 COLUMNS = ("head", "relation", "tail", "score", "known", "rank")
@@ -77,10 +81,18 @@ class Query(NamedTuple):
 @cloup.option_group(
     "Server",
     cloup.option("--server", metavar="URL", help="Query a server instead of RUN: http://HOST:PORT."),
-    cloup.option("--model", help="Name of the model on the server  [default: that of `jobi-tf serve`]"),
+    cloup.option("--model", "model_name", help="Name of the model on the server  [default: that of `jobi-tf serve`]"),
     token_option,
     cloup.option("--certificate", type=FILE, metavar="FILE", help="Certificates to trust, for https."),
 )
+@cloup.constraint(require_one, ["argument_run", "run", "server"])
+@cloup.constraint(If("server", accept_none), ["candidates", "typed"])  # a server has what `jobi-tf export` got
+@cloup.constraint(If(~IsSet("server"), accept_none), ["model_name", "token", "certificate"])
+@cloup.constraint(If("source", accept_none), ["head", "relation", "tail", "as_json"])
+@cloup.constraint(If(~IsSet("source"), accept_none), ["out"])
+@cloup.constraint(If(~IsSet("source"), require_all), ["relation"])
+@cloup.constraint(If(~IsSet("source"), require_any), ["head", "tail"])
+@cloup.constraint(If(AllSet("head", "tail"), accept_none), ["k", "new_only", "typed", "candidates"])
 def predict(
     run: Path | None,
     head: str | None,
@@ -94,7 +106,7 @@ def predict(
     candidates: Path | None,
     typed: bool,
     server: str | None,
-    model: str | None,
+    model_name: str | None,
     token: str | None,
     certificate: Path | None,
 ) -> None:
@@ -108,42 +120,22 @@ def predict(
     or --tail; with both, the triple is scored and, by a run, ranked. Known facts are those of train, valid and test.
     Scores compare answers to one query; they are no probabilities, which a server gives as well.
     """
-    if (run is None) == (server is None):
-        raise UsageError("expected RUN or --server, got " + ("neither" if run is None else "both"))
-    query = {"--head": head, "--relation": relation, "--tail": tail, "--json": as_json}
-    if server is None:
-        _reject("--server", "is missing", {"--model": model, "--token-file": token, "--certificate": certificate})
-    else:
-        _reject(
-            "RUN", "is needed: a server has what `jobi-tf export` got", {"--candidates": candidates, "--typed": typed}
-        )
-    if source is not None:
-        _reject("a single query", "excludes --input", query)
-    else:
-        _reject("--input", "is missing", {"--out": out})
-        if relation is None or (head is None and tail is None):
-            raise UsageError("expected --relation with --head or --tail, or --input with a file of queries")
-        if head is not None and tail is not None:
-            options = {"-k": k, "--new-only": new_only, "--typed": typed, "--candidates": candidates}
-            _reject("a query", "has only one of --head and --tail", options)
+    model: _Run | _Server
     with ExitStack() as stack:
-        if server is not None:
-            from jobi_tf.serving.client import Client
-
-            client = stack.enter_context(Client(server, model, token=token, certificate=certificate))
-        answering = _Run(run, typed, candidates) if run else _Server(client, server)
-        if source is not None:
-            _predict_file(answering, source, out or STREAM, k or ANSWERS, new_only)
-        elif head is not None and tail is not None:
-            _print_score(answering, (head, relation or "", tail), as_json)
+        if run is not None:
+            model = _Run(run, typed, candidates)
         else:
-            one = Query(1, head, relation or "") if head is not None else Query(0, tail or "", relation or "")
-            _print_answers(answering, one, answering.answers(one.side, [one], k or ANSWERS, new_only)[0], as_json)
+            from jobi_tf.serving import Client
 
-
-def _reject(needed: str, reason: str, options: dict[str, Any]) -> None:
-    if given := [name for name, value in options.items() if value]:
-        raise UsageError(f"{given[0]} is for {needed}, which {reason}")
+            client = Client(str(server), model_name, token=token, certificate=certificate)
+            model = _Server(stack.enter_context(client), f"{client.model} at {server}")
+        if source is not None:
+            _predict_file(model, source, out or STREAM, k or ANSWERS, new_only)
+        elif head is not None and tail is not None:
+            _print_score(model, (head, str(relation), tail), as_json)
+        else:
+            query = Query(int(tail is None), str(head if tail is None else tail), str(relation))
+            _print_answers(model, query, model.answers(query.side, [query], k or ANSWERS, new_only)[0], as_json)
 
 
 class _Run:
@@ -187,8 +179,8 @@ class _Server:
 
     served = True
 
-    def __init__(self, client: Any, url: str | None):
-        self._client, self.name = client, f"{client.model} at {url}"
+    def __init__(self, client: "Client", name: str):
+        self._client, self.name = client, name
 
     def check(self, query: Query) -> None:
         """Does nothing: the client reports unknown names."""
@@ -206,12 +198,8 @@ class _Server:
         scores = self._client.score([triple])
         if not scores.known[0]:
             head, relation, tail = triple
-            unknown = [
-                name
-                for name, known in zip((head, tail), self._client.embed([head, tail]).known, strict=True)
-                if not known
-            ]
-            raise DataError(f"unknown entity: {unknown[0]}" if unknown else f"unknown relation: {relation}")
+            self._client.tails(head, relation, 1)  # raises a DataError if the head or the relation is unknown
+            raise DataError(f"unknown entity: {tail}")
         return {"score": float(scores.score[0]), "probability": float(scores.probability[0])}
 
 

@@ -3,30 +3,24 @@
 from pathlib import Path
 
 import click
+import cloup
 
 from jobi_tf.console import Bar
 
-from ..options import Command
+from ..options import COUNT, FOLDER, Command, out_option
 from ..start import start_tensorflow
 
 
-@click.command(cls=Command)
-@click.argument("runs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="RUN [RUN …]")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default="report.html",
-    show_default=True,
-    help="File to write, or replace.",
-)
-@click.option(
+@cloup.command(cls=Command)
+@cloup.argument("runs", type=FOLDER, nargs=-1, required=True, metavar="RUN [RUN …]", help="Folders of runs.")
+@out_option("File to write, or replace.", folder=False, default="report.html")
+@cloup.option(
     "--split",
     type=click.Choice(("valid", "test")),
     default="valid",
-    show_default=True,
     help="Triples to rank: valid to choose by, test for what was chosen.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Rank a random sample of at most N triples.")
+@cloup.option("--limit", type=COUNT, metavar="N", help="Rank a random sample of at most N triples.")
 def report(runs: tuple[Path, ...], out: Path, split: str, limit: int | None) -> None:
     """Write one HTML page that measures and compares runs.
 

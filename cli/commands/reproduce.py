@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import cloup
 from rich.table import Column
 
 from jobi_tf.console import JobDisplay, duration, print_table
@@ -14,40 +15,27 @@ from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
 from ..main import INTERRUPTED, ended_as_interrupted
-from ..options import Command
+from ..options import COUNT, OUT_FOLDER, Command, jobs_option, out_option
 
 if TYPE_CHECKING:
     from jobi_tf.jobs import Epoch
     from jobi_tf.reproduce.experiment import Experiment
     from jobi_tf.reproduce.runs import Plan, PlannedRun, Source
-    from jobi_tf.reproduce.session import Session
 
 ALL = "all"
 
 
-@click.command(cls=Command)
-@click.argument("names", nargs=-1, metavar="EXPERIMENT…")
-@click.option("--dataset", "datasets", multiple=True, metavar="NAME|PATH|NAME=PATH", help="Data set; may be repeated.")
-@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Seeds 0 to N - 1  [default: the experiment's]")
-@click.option("--quick", is_flag=True, help="Small models, trained shortly, one seed: to see that everything works.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Runs at once.")
-@click.option(
-    "--runs",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs/reproduce"),
-    show_default=True,
-    help="Where runs are kept.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("results"),
-    show_default=True,
-    help="Where tables are written.",
-)
-@click.option("--dry-run", is_flag=True, help="Print which runs are complete and which would be trained.")
-@click.option("--tables-only", is_flag=True, help="Train nothing; write tables from the runs that are complete.")
-@click.option("--list", "list_", is_flag=True, help="List the experiments that come with the library and do nothing.")
+@cloup.command(cls=Command)
+@cloup.argument("names", nargs=-1, metavar="EXPERIMENT…", help="Names of experiments, all, or YAML files.")
+@cloup.option("--dataset", "datasets", multiple=True, metavar="NAME|PATH|NAME=PATH", help="Data set; may be repeated.")
+@cloup.option("--seeds", type=COUNT, metavar="N", help="Seeds 0 to N - 1  [default: the experiment's]")
+@cloup.option("--quick", is_flag=True, help="Small models, trained shortly, one seed: to see that everything works.")
+@jobs_option("Runs at a time.")
+@cloup.option("--runs", type=OUT_FOLDER, metavar="DIR", default="runs/reproduce", help="Folder of the runs.")
+@out_option("Folder of the tables.", default="results")
+@cloup.option("--dry-run", is_flag=True, help="Print which runs are complete and which would be trained.")
+@cloup.option("--tables-only", is_flag=True, help="Train nothing; write tables from the runs that are complete.")
+@cloup.option("--list", "list_", is_flag=True, help="List the experiments that come with the library and do nothing.")
 def reproduce(
     names: tuple[str, ...],
     datasets: tuple[str, ...],
@@ -74,38 +62,39 @@ def reproduce(
         raise UsageError("--dry-run writes nothing, --tables-only writes tables: expected one of them")
     if jobs > 1 and (dry_run or tables_only):
         raise UsageError("--jobs is for training, which --dry-run and --tables-only leave out: expected one of them")
-    from jobi_tf.reproduce.session import Session
+    from jobi_tf.reproduce.runs import make_plan
 
     experiments = _experiments(names)
     sources = _sources(datasets, experiments)
-    display = _Display()
-    command = ["jobi-tf", *sys.argv[1:]]
-    session = Session(runs, out, seeds, quick, jobs, command, display.update, display.print)
-    plans = [session.plan(x, _chosen(x, experiments, sources, ALL in names)) for x in experiments]
-    plans = [plan for plan in plans if plan.all_runs]
+    chosen = ((x, _chosen(x, experiments, sources, ALL in names)) for x in experiments)
+    plans = [make_plan(x, of_experiment, runs, seeds, quick) for x, of_experiment in chosen]
+    plans = [plan for plan in plans if plan.runs]
     for plan in plans:
-        for run in plan.all_runs:
-            _ = run.record  # whose error comes before anything is trained
+        _ = plan.complete  # whose errors come before anything is trained
     if dry_run:
-        _foretell(plans)
+        _print_dry_run(plans)
         return
+    session = _Session(jobs, out)
     try:
-        with display.jobs, ended_as_interrupted():
-            written = [_carry_out(session, plan, display, tables_only) for plan in plans]
+        with session.display, ended_as_interrupted():
+            for plan in plans:
+                if not tables_only:
+                    session.train(plan)
+                session.write(plan)
     except KeyboardInterrupt:
         click.echo("Interrupted. The same command continues from here.", err=True)
         sys.exit(INTERRUPTED)
     for run, reason in session.failed.items():
         click.echo(f"failed: {_name(run)}: {reason}", err=True)
-    if session.failed or not any(written):
+    if session.failed or not session.written:
         sys.exit(1)
 
 
 def _experiments(names: tuple[str, ...]) -> list["Experiment"]:
-    from jobi_tf.reproduce.experiment import built_in, read_experiment
+    from jobi_tf.reproduce.experiment import Experiment
 
-    chosen = [other for name in names for other in (built_in() if name == ALL else [name])]
-    experiments = [read_experiment(name) for name in dict.fromkeys(chosen)]
+    chosen = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]
+    experiments = [Experiment.read(name) for name in dict.fromkeys(chosen)]
     for experiment in experiments:
         if sum(other.name == experiment.name for other in experiments) > 1:
             raise UsageError(f"expected experiments with different names, got two called {experiment.name!r}")
@@ -136,48 +125,34 @@ def _chosen(
 
 
 def _list_experiments() -> None:
-    from jobi_tf.reproduce.experiment import built_in, read_experiment
+    from jobi_tf.reproduce.experiment import Experiment
 
-    rows = [(name, read_experiment(name).title, ", ".join(read_experiment(name).datasets)) for name in built_in()]
+    experiments = [Experiment.read(name) for name in Experiment.built_in()]
+    rows = [(x.name, x.title, ", ".join(x.datasets)) for x in experiments]
     print_table([Column("experiment"), Column("shows"), Column("data sets")], rows)
 
 
-def _carry_out(session: "Session", plan: "Plan", display: "_Display", tables_only: bool) -> bool:
-    """Trains what is missing, writes and prints the tables; returns whether there was anything to write."""
-    name = plan.experiment.name
-    if not tables_only:
-        missing = session.missing(plan)
-        display.begin(name, missing, [run for run in plan.all_runs if run.record is not None], session.jobs)
-        session.train(missing)
-    display.jobs.close()
-    written = session.write(plan)
-    if written is None:
-        click.echo(f"{name}: no run is complete, so there is no table", err=True)
-        return False
-    shown, tables, files = written
-    for table in tables:
-        print_table(table.columns, table.rows, table.title)
-        click.echo()
-    done = sum(run.record is not None for run in shown.all_runs)
-    click.echo(f"{done} of {len(shown.all_runs)} runs complete; written: {', '.join(map(str, files))}")
-    return True
-
-
-def _foretell(plans: list["Plan"]) -> None:
-    """Prints what is complete and what would be run."""
-    every = {run.path: run for plan in plans for run in plan.all_runs}.values()
-    complete = [run for run in every if run.record is not None]
+def _print_dry_run(plans: list["Plan"]) -> None:
+    """Prints what is complete and what would be trained."""
+    every = {run.path: run for plan in plans for run in plan.runs}.values()
     for plan in plans:
-        rows = [(runs[0].label, _state(runs), str(runs[0].path.parent)) for runs in plan.runs.values()]
+        groups: dict[tuple[str, str], list[PlannedRun]] = {}
+        for run in plan.runs:
+            groups.setdefault((run.label, str(run.path.parent)), []).append(run)
+        rows = [(label, _state(runs), folder) for (label, folder), runs in groups.items()]
         print_table(("run", "seeds complete", "folder"), rows, plan.experiment.title)
         click.echo()
+    complete = [run for run in every if run.record is not None]
     missing = [run for run in every if run.record is None]
-    for source in dict.fromkeys(run.source for run in missing):
-        if not source.is_available_offline():
-            click.echo(f"{source.name} would be downloaded, or left out if that fails")
     about = _time_for(missing, complete)
     words = f", in about {about} one after another" if about else ""
     click.echo(f"{len(complete)} of {len(every)} runs complete; {len(missing)} would be trained{words}")
+
+
+def _state(runs: Sequence["PlannedRun"]) -> str:
+    done = f"{sum(run.record is not None for run in runs)} of {len(runs)}"
+    begun = [run for run in runs if run.record is None and run.epochs_done]
+    return ", ".join([done, *(f"seed {run.config.seed} at epoch {run.epochs_done}" for run in begun)])
 
 
 def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int = 1) -> str:
@@ -188,51 +163,84 @@ def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"],
     return "" if seconds is None else duration(seconds / min(jobs, len(missing)))
 
 
-def _state(runs: Sequence["PlannedRun"]) -> str:
-    done = f"{sum(run.record is not None for run in runs)} of {len(runs)}"
-    begun = [run for run in runs if run.record is None and run.epochs_done]
-    return ", ".join([done, *(f"seed {run.config.seed} at epoch {run.epochs_done}" for run in begun)])
+class _Session:
+    """Trains and writes experiments, with a line where a run begins, is ranked and ends; a terminal shows every epoch.
 
+    Args:
+        jobs: number of runs at a time.
+        out: folder of the tables.
+    """
 
-class _Display:
-    """Prints a line where a run begins, is ranked and ends; a terminal shows every epoch too."""
+    def __init__(self, jobs: int, out: Path):
+        from jobi_tf.reproduce.writing import write  # fails before anything is trained if pandas is missing
 
-    def __init__(self) -> None:
-        self.jobs = JobDisplay()
-        self.print = self.jobs.print
-        self._count = 1
+        self.jobs, self.out, self.display, self._write = jobs, out, JobDisplay(), write
+        self.failed: dict[PlannedRun, str] = {}
+        self.written = False
+        self._absent: dict[str, str | None] = {}
         self._missing: list[PlannedRun] = []
         self._complete: list[PlannedRun] = []
         self._labels: dict[Path, str] = {}
         self._begun: dict[Path, tuple[int, float]] = {}
 
-    def begin(self, name: str, missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int) -> None:
-        """Begins an experiment: `missing` are trained, `jobs` at a time; `complete` show how long that takes."""
-        self._missing, self._complete, self._count = list(missing), list(complete), jobs
-        places = enumerate(missing, 1)
-        self._labels = {run.path: f"{name} [{i}/{len(missing)}] {_name(run)}" for i, run in places}
-        if missing:
-            self.print(f"{name}: {self._left()}")
+    def train(self, plan: "Plan") -> None:
+        """Trains what is missing; data sets that are not available are left out."""
+        from jobi_tf.reproduce.runs import train_runs
 
-    def update(self, run: "PlannedRun", event: "Epoch | str | None") -> None:
+        failed = {run.path for run in self.failed}
+        runs = [run for run in plan.distinct if run.record is None and run.path not in failed]
+        for source in dict.fromkeys(run.source for run in runs):
+            if source.name not in self._absent:
+                self._absent[source.name] = reason = source.obtain()
+                if reason is not None:
+                    self.display.print(f"{source.name} is left out: {reason}")
+        runs = [run for run in runs if self._absent[run.source.name] is None]
+        self._missing, self._complete = [*runs], plan.complete
+        self._labels = {
+            run.path: f"{plan.experiment.name} [{i}/{len(runs)}] {_name(run)}" for i, run in enumerate(runs, 1)
+        }
+        if runs:
+            self.display.print(f"{plan.experiment.name}: {self._left()}")
+        self.failed |= train_runs(runs, self.jobs, self._update)
+
+    def write(self, plan: "Plan") -> None:
+        """Writes and prints the tables, if a run is complete."""
+        self.display.close()
+        if not plan.complete:
+            click.echo(f"{plan.experiment.name}: no run is complete, so there is no table", err=True)
+            return
+        with_runs = {run.source for run in plan.complete}
+        absent = {x.name: reason for x in plan.sources if (reason := self._absent.get(x.name)) is not None}
+        shown = plan.without([x.name for x in plan.sources if x.name in absent and x not in with_runs])
+        tables, files = self._write(shown, self.out, absent, ["jobi-tf", *sys.argv[1:]])
+        if len(files) < 3:
+            click.echo(f"{plan.name}.png is left out: it needs matplotlib: pip install 'jobi-tf[reproduce]'", err=True)
+        for table in tables:
+            print_table(table.columns, table.rows, table.title)
+            click.echo()
+        done = f"{len(shown.complete)} of {len(shown.distinct)} runs complete"
+        click.echo(f"{done}; written: {', '.join(map(str, files))}")
+        self.written = True
+
+    def _update(self, run: "PlannedRun", event: "Epoch | str | None") -> None:
         """Shows that a run has begun, finished an epoch, or ended with the reason of a failure or ""."""
         label = self._labels[run.path]
         if event is None:
             self._begun[run.path] = run.epochs_done, time.monotonic()
             if run.epochs_done:
-                self.print(f"{label}: continues after epoch {run.epochs_done}")
-            self.jobs.update(label, "starting")
+                self.display.print(f"{label}: continues after epoch {run.epochs_done}")
+            self.display.update(label, "starting")
         elif isinstance(event, tuple):
             value = event.logs.get(f"val_{run.config.monitor}")
             state = self._epoch(run, event, value)
-            self.jobs.update(label, state)
-            if value is not None and not self.jobs.console.is_terminal:
-                self.print(f"{label}: {state}")
+            self.display.update(label, state)
+            if value is not None and not self.display.console.is_terminal:
+                self.display.print(f"{label}: {state}")
         else:
-            self.jobs.update(label, None)
+            self.display.update(label, None)
             self._missing.remove(run)
             result = f"failed: {event}" if event else self._result(run)
-            self.print(f"{label}: {result}; {self._left()}")
+            self.display.print(f"{label}: {result}; {self._left()}")
 
     def _epoch(self, run: "PlannedRun", event: "Epoch", value: float | None) -> str:
         """Returns an epoch, with the time left if the run does not stop early."""
@@ -249,12 +257,12 @@ class _Display:
             return str(error)
         assert record is not None
         self._complete.append(run)
-        metrics = f"test MRR {record.metric('mrr'):.4f}, Hits@10 {record.metric('hits@10'):.4f}"
+        metrics = f"test MRR {record.value('mrr'):.4f}, Hits@10 {record.value('hits@10'):.4f}"
         return f"{metrics}; {duration(record.seconds)}"
 
     def _left(self) -> str:
         """Returns the number of runs that are left, with the estimated time."""
-        about = _time_for(self._missing, self._complete, self._count)
+        about = _time_for(self._missing, self._complete, self.jobs)
         return f"{len(self._missing)} left" + (f", about {about}" if about else "")
 
 

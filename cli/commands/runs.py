@@ -7,7 +7,7 @@ import click
 import cloup
 
 from jobi_tf.console import print_json, print_table, warn
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.training.config import TrainConfig
 
@@ -44,30 +44,29 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
     Shows the best validation metrics, the test metrics of runs that were ranked by `jobi-tf evaluate`, and the settings
     that are neither the same in all runs nor the default. --json prints all settings and metrics.
     """
-    from jobi_tf.report.runs import RunSummary, different_settings, find_runs, select_runs
+    from jobi_tf.report.runs import different_settings, find_runs, run_values, select_runs
 
-    found = []
+    found = {}
     for path in find_runs(folder):
         try:
-            found.append(RunSummary.read(path))
+            found[path] = run_values(path)
         except DataError as error:
             warn(error)
     chosen = select_runs(found, parse_assignments(filters, "--filter"), sort and sort.replace("-", "_"))
     if as_json:
-        print_json([{"run": str(run.path), **run.values()} for run in chosen], indent=2)
+        print_json([{"run": str(path), **values} for path, values in chosen.items()], indent=2)
         return
     if not chosen:
         click.echo(f"no runs in {folder}" + (f", {len(found)} before filtering" if found else ""), err=True)
         return
-    paths = [str(run.path.relative_to(folder)) if run.path != folder else str(folder) for run in chosen]
+    paths = [str(path.relative_to(folder)) if path != folder else str(folder) for path in chosen]
+    names = [f"{split}_{name}" for split in ("val", "test") for name in SHOWN]
     rows = []
-    for label, run in zip(paths, chosen, strict=True):
-        values = run.values()
-        metrics = [values[f"{split}_{name}"] for split in ("val", "test") for name in SHOWN]
-        cells = ["" if value is None else f"{value:.4f}" for value in metrics]
-        rows.append([label, f"{run.epochs}/{run.config.epochs}", *cells])
+    for label, values in zip(paths, chosen.values(), strict=True):
+        cells = ["" if values[name] is None else f"{values[name]:.4f}" for name in names]
+        rows.append([label, f"{values['epochs_done']}/{values['epochs']}", *cells])
     print_table(["run", "epochs", *(f"{split} {METRICS[name]}" for split in ("val", "test") for name in SHOWN)], rows)
-    different = different_settings(chosen)
+    different = different_settings([*chosen.values()])
     if different:
         from rich.table import Column
 
@@ -99,15 +98,14 @@ def compare(a: Path, b: Path, samples: int, seed: int, as_json: bool) -> None:
     p-value by a paired bootstrap over the test triples. Both runs must be on the same graph, and ranked by
     `jobi-tf evaluate`.
     """
-    if a.resolve() == b.resolve():
-        raise UsageError(f"expected two different runs, got {a} twice")
-    from jobi_tf.report.runs import compare_runs, different_settings
+    from jobi_tf.report.runs import compare_runs, different_settings, run_values
 
-    comparison = compare_runs(a, b, samples, seed)
-    settings = different_settings([*comparison.runs])
+    runs = [run_values(a), run_values(b)]
+    differences = compare_runs(a, b, samples, seed)
+    settings = different_settings(runs)
     if as_json:
-        differences = {name: difference._asdict() for name, difference in comparison.differences.items()}
-        print_json({"runs": [str(a), str(b)], "settings": settings, "test": differences}, indent=2)
+        test = {name: difference._asdict() for name, difference in differences.items()}
+        print_json({"runs": [str(a), str(b)], "settings": settings, "test": test}, indent=2)
         return
     columns = ("setting", str(a), str(b))
     if settings:
@@ -116,8 +114,8 @@ def compare(a: Path, b: Path, samples: int, seed: int, as_json: bool) -> None:
         click.echo("the same settings")
     click.echo()
     rows = []
-    for name, x in comparison.differences.items():
-        values = [f"{run.test[name]:.4f}" for run in comparison.runs]
+    for name, x in differences.items():
+        values = [f"{run[f'test_{name}']:.4f}" for run in runs]
         rows.append([METRICS[name], *values, f"{x.mean:+.4f}", f"{x.low:+.4f} … {x.high:+.4f}", f"{x.p_value:.4f}"])
     print_table(("test", str(a), str(b), "difference", "95 % interval", "p"), rows)
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import cloup
 
 from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 
 from ..main import INTERRUPTED, ended_as_interrupted
-from ..options import Command, parse_assignments
+from ..options import COUNT, Command, jobs_option, out_option, parse_assignments
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
     from jobi_tf.tuning.results import Results
     from jobi_tf.tuning.spaces import Space
 
-BEST = 10
+SHOWN = 10
 
 
-@click.command(cls=Command)
-@click.argument("space", required=False, metavar="SPACE")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the search  [default: runs/searches/SPACE]")
-@click.option("--dataset", metavar="NAME|PATH", help="Data set, instead of the one in the space.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting that is not to be searched.")
-@click.option("--trials", type=click.IntRange(min=1), help="Number of trials, instead of the one in the space.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Trials at a time.")
-@click.option("--storage", metavar="URL", help="Database for Optuna, so that several machines can work on a search.")
-@click.option("--quiet", "-q", is_flag=True, help="Print the result only.")
-@click.option("--list", "list_", is_flag=True, help="List the ready-made spaces and do nothing.")
+@cloup.command(cls=Command)
+@cloup.argument("space", required=False, metavar="SPACE", help="YAML file, or name of a ready-made space.")
+@out_option("Folder of the search  [default: runs/searches/SPACE]")
+@cloup.option("--dataset", metavar="NAME|PATH", help="Data set, instead of the one in the space.")
+@cloup.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting that is not to be searched.")
+@cloup.option("--trials", type=COUNT, metavar="N", help="Number of trials, instead of the one in the space.")
+@jobs_option("Trials at a time.")
+@cloup.option("--storage", metavar="URL", help="Database for Optuna, so that several machines can work on a search.")
+@cloup.option("--quiet", "-q", is_flag=True, help="Print the result only.")
+@cloup.option("--list", "list_", is_flag=True, help="List the ready-made spaces and do nothing.")
 def search(
     space: str | None,
     out: Path | None,
@@ -51,11 +52,11 @@ def search(
     The validation split judges; the test split is never looked at. The same command goes on with a search that was
     ended in any way. Each trial is a run of its own in the folder of the search.
     """
-    from jobi_tf.tuning.spaces import read_space, ready_made
+    from jobi_tf.tuning.spaces import Space
 
     if list_:
-        for name in ready_made():
-            click.echo(f"{name:<22} {read_space(name).description}")
+        for name in Space.built_in():
+            click.echo(f"{name:<22} {Space.read(name).description}")
         return
     if space is None:
         raise UsageError("expected a YAML file or the name of a ready-made space (see `jobi-tf search --list`)")
@@ -64,13 +65,9 @@ def search(
         if "dataset" in settings:
             raise UsageError("expected --dataset or --set dataset=…, got both")
         settings["dataset"] = dataset
-    chosen = read_space(space)
+    chosen = Space.read(space)
     if settings or trials:
         chosen = chosen.changed(settings, trials)
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise MissingExtraError("searching needs Optuna: pip install 'jobi-tf[search]'") from None
     from jobi_tf.tuning.search import search as run
 
     out = out or Path("runs") / "searches" / chosen.name
@@ -110,8 +107,8 @@ class _Progress:
         from jobi_tf.tuning.results import number as number_of
 
         self.ended += 1
-        done = len(results.trials) - results.count("RUNNING")
-        trial = next(trial for trial in results.trials if number_of(trial) == number)
+        done = sum(trial.state.is_finished() for trial in results.trials)
+        (trial,) = (trial for trial in results.trials if number_of(trial) == number)
         left = (time.monotonic() - self.start) / self.ended * (self.space.size - done)
         best = "  best so far" if results.ranked()[:1] == [trial] else ""
         time_left = f"  left ≈ {duration(left)}" if left > 0 else ""
@@ -123,12 +120,12 @@ def _describe(trial: "FrozenTrial", results: "Results") -> str:
     from jobi_tf.tuning.results import number
 
     settings = "  ".join(f"{name} {_short(value)}" for name, value in results.params(trial).items())
-    found = trial.user_attrs
+    found, label = trial.user_attrs, f"trial {number(trial)}"
     if trial.state.name == "FAIL":
-        return f"trial {number(trial)}  failed: {found.get('reason')}  ({settings})"
+        return f"{label}  failed: {found.get('reason')}  ({settings})"
     pruned = f"pruned at epoch {found['epochs']}  " if trial.state.name == "PRUNED" else ""
     value = f"{METRICS[results.space.metric]} {trial.value:.4f}"
-    return f"trial {number(trial)}  {pruned}{value}  {duration(found['seconds'])}  {settings}"
+    return f"{label}  {pruned}{value}  {duration(found['seconds'])}  {settings}"
 
 
 def _short(value: object) -> str:
@@ -137,7 +134,7 @@ def _short(value: object) -> str:
 
 
 def _print_result(results: "Results", quiet: bool) -> None:
-    from jobi_tf.tuning.results import number
+    from jobi_tf.tuning.results import BEST, number, run_folder
 
     ranked, names = results.ranked(), [*results.space.search]
 
@@ -151,18 +148,17 @@ def _print_result(results: "Results", quiet: bool) -> None:
     counts = ", ".join(f"{count} {name}" for name, state in states.items() if (count := results.count(state)))
     columns = ["trial", *(METRICS[name] for name in BETTER_IF_HIGHER), "epoch", "trained", *names]
     title = f"{counts}; best by validation {METRICS[results.space.metric]}:"
-    print_table(columns, [cells(trial) for trial in ranked[:BEST]], title)
+    print_table(columns, [cells(trial) for trial in ranked[:SHOWN]], title)
     for trial in results.trials:
         if trial.state.name == "FAIL":
             click.echo(f"trial {number(trial)} failed: {trial.user_attrs.get('reason')}", err=True)
-    path = results.folder.path
-    click.echo(f"search folder {path}")
+    click.echo(f"search folder {results.path}")
     try:
         pictures = "".join(f", {picture.name}" for picture in results.draw())
     except MissingExtraError as error:
         pictures = f"; no pictures: {error}"
     if not quiet:
         click.echo(f"written: trials.csv, best.yaml{pictures}", err=True)
-        click.echo(f"next: jobi-tf evaluate {shlex.quote(str(results.folder.trial(ranked[0]).path))}", err=True)
-        click.echo(f"      jobi-tf train --config {shlex.quote(str(results.folder.best))} --seed 1", err=True)
-        click.echo(f"      tensorboard --logdir {shlex.quote(str(path))}", err=True)
+        click.echo(f"next: jobi-tf evaluate {shlex.quote(str(run_folder(results.path, ranked[0]).path))}", err=True)
+        click.echo(f"      jobi-tf train --config {shlex.quote(str(results.path / BEST))} --seed 1", err=True)
+        click.echo(f"      tensorboard --logdir {shlex.quote(str(results.path))}", err=True)

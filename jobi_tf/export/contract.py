@@ -3,63 +3,77 @@
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.export.servable import INPUTS
+from jobi_tf.export.stored_model import UNKNOWN_SCORE
+
+if TYPE_CHECKING:
+    from jobi_tf.export.export import Exported, Trainable
 
 PACKAGES = ("jobi-tf", "tensorflow", "keras", "numpy")
 EXAMPLE_K = 10
+EXAMPLES = 2  # rows of the examples
+
+Requests = Mapping[str, Mapping[str, list[Any]]]
 
 
-def example_requests(graph: Graph, rows: int, top_k: int) -> dict[str, dict[str, list[Any]]]:
+def example_requests(graph: Graph, rows: int, top_k: int) -> Requests:
     """Returns for each signature the inputs of up to `rows` training triples."""
-    ids = graph.train[:rows].tolist()
-    triples = [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in ids]
-    names, numbers = (
-        dict(zip(("head", "relation", "tail"), map(list, zip(*rows, strict=True)), strict=True))
-        for rows in (triples, ids)
-    )
-    k = {"k": [min(EXAMPLE_K, top_k)] * len(ids)}
-    tails, heads = (
-        {name: names[name] for name in inputs} | k for inputs in (("head", "relation"), ("relation", "tail"))
-    )
+    triples = graph.train[:rows].tolist()
+    ids = dict(zip(("head", "relation", "tail"), map(list, zip(*triples, strict=True)), strict=True))
+    names: dict[str, list[Any]] = {
+        key: [(graph.relations if key == "relation" else graph.entities)[i] for i in column]
+        for key, column in ids.items()
+    }
+    names |= {"entity": names["head"], "k": [min(EXAMPLE_K, top_k)] * len(triples)}
     return {
-        "serving_default": names,
-        "score_ids": numbers,
-        "predict_tails": tails,
-        "predict_heads": heads,
-        "predict_new_tails": tails,
-        "predict_new_heads": heads,
-        "embed": {"entity": names["head"]},
+        signature: {key: (ids if signature == "score_ids" else names)[key] for key in inputs}
+        for signature, inputs in INPUTS.items()
     }
 
 
-def inputs_of(function: Any) -> dict[str, tf.TensorSpec]:
-    """Returns the inputs of a traced function, by name."""
-    return {spec.name: spec for spec in function.structured_input_signature[0]}
-
-
-def describe_signatures(functions: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns names, types and shapes of inputs and outputs; -1 is a size that the request decides."""
+def contract(
+    run: "Trainable", exported: "Exported", functions: Mapping[str, Any], requests: Requests
+) -> dict[str, Any]:
+    """Returns the content of `signature.json`; in shapes -1 is a size that the request decides."""
+    fit = exported.calibration
     return {
-        name: {"inputs": _describe(inputs_of(function)), "outputs": _describe(function.structured_outputs)}
-        for name, function in functions.items()
+        "model": run.model.scorer.name,
+        "reciprocal": run.model.reciprocal,
+        "graph": run.graph.name,
+        "entities": run.graph.num_entities,
+        "relations": run.graph.num_relations,
+        "width": run.model.entities.table.shape[1],
+        "top_k": exported.top_k,
+        "dtype": exported.dtype,
+        "typed": exported.typed,
+        "candidates": exported.candidates,
+        "calibration": {
+            "a": fit.slope,
+            "b": fit.intercept,
+            "ece_before": fit.ece_before,
+            "ece_after": fit.ece_after,
+        },
+        "unknown_score": UNKNOWN_SCORE,
+        "signatures": {
+            name: {
+                "inputs": {key: {"dtype": dtype.name, "shape": [-1]} for key, dtype in INPUTS[name].items()},
+                "outputs": {
+                    key: {"dtype": x.dtype.name, "shape": [-1 if size is None else size for size in x.shape]}
+                    for key, x in function.structured_outputs.items()
+                },
+            }
+            for name, function in functions.items()
+        },
+        "examples": {
+            name: {key: values[:EXAMPLES] for key, values in inputs.items()} for name, inputs in requests.items()
+        },
+        "versions": {name: version(name) for name in PACKAGES},
     }
-
-
-def _describe(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: {"dtype": tensor.dtype.name, "shape": [-1 if size is None else size for size in tensor.shape]}
-        for name, tensor in tensors.items()
-    }
-
-
-def versions() -> dict[str, str]:
-    """Returns the versions of the packages that wrote the export."""
-    return {name: version(name) for name in PACKAGES}
 
 
 def write_id_tables(folder: Path, graph: Graph) -> None:

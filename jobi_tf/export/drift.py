@@ -29,6 +29,13 @@ class Drift:
     triples: int
     queries: int
 
+    def __str__(self) -> str:
+        """Returns the differences in one sentence."""
+        return (
+            f"scores of {self.triples:,} triples differ by {self.mean:.2g} on average, {self.most:.2g} at most; "
+            f"{self.same_best:.2%} of {self.queries:,} queries have the same best answer"
+        )
+
 
 def measure_drift(exact: StoredModel, rounded: StoredModel, triples: np.ndarray) -> Drift:
     """Compares the scores of `triples`, int32 [N, 3], and the best answers to the first of them as queries."""

@@ -12,14 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.evaluation.calibration import Calibration, calibrate, sample
 from jobi_tf.evaluation.evaluate import Trained
-from jobi_tf.export.calibration import Calibration, calibrate, sample
 from jobi_tf.export.card import model_card
-from jobi_tf.export.contract import describe_signatures, example_requests, inputs_of, versions, write_id_tables
+from jobi_tf.export.contract import contract, example_requests, write_id_tables
 from jobi_tf.export.drift import Drift, measure_drift
-from jobi_tf.export.lists import AnswerLists, read_candidates
+from jobi_tf.export.lists import AnswerLists
 from jobi_tf.export.servable import Servable
-from jobi_tf.export.stored_model import UNKNOWN_SCORE, StoredModel
+from jobi_tf.export.stored_model import StoredModel
 from jobi_tf.export.warmup import BATCHES, write_warmup
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
@@ -27,7 +27,6 @@ from jobi_tf.models.jobi import JoBi
 DTYPES = ("float32", "float16")
 TOP_K, MAX_TOP_K = 100, 1000  # the default, and the greatest with which a request keeps within its memory
 CHECKED_ROWS = 2**16  # of a table, at once
-EXAMPLES = 2  # rows of the examples in signature.json
 LAST_VERSION = 2**63 - 1  # TensorFlow Serving stores versions in 64 bits
 
 
@@ -114,7 +113,7 @@ def export_run(
     if not 1 <= top_k <= MAX_TOP_K:
         raise UsageError(f"expected top_k from 1 to {MAX_TOP_K:,}, got {top_k}")
     version = choose_version(folder, version)
-    ids = None if candidates is None else read_candidates(Path(candidates), run.graph.entities)
+    ids = None if candidates is None else run.graph.entities.ids_in_file(Path(candidates))
     _check_weights(run.model, dtype)
     path = folder / str(version)
     with new_folder(path) as beside, tempfile.TemporaryDirectory() as names:
@@ -168,43 +167,14 @@ def _check_weights(model: JoBi, dtype: str) -> None:
 def _write(target: Path, run: Trainable, servable: Servable, exported: Exported, warmup: bool) -> None:
     functions = servable.trace()
     tf.saved_model.save(servable, str(target), signatures=functions)
-    examples = example_requests(run.graph, max(BATCHES), exported.top_k)
+    requests = example_requests(run.graph, max(BATCHES), exported.top_k)
     if warmup:
         try:
-            write_warmup(target, examples, {name: inputs_of(function) for name, function in functions.items()})
+            write_warmup(target, requests)
         except ImportError as error:
             text = f"no warm-up requests were written ({error}); install them with: pip install 'jobi-tf[serving]'"
             warnings.warn(text, stacklevel=3)
     write_id_tables(target, run.graph)
-    contract = _contract(run, servable, exported)
-    contract["signatures"] = describe_signatures(functions)
-    contract["examples"] = {
-        name: {key: values[:EXAMPLES] for key, values in inputs.items()} for name, inputs in examples.items()
-    }
-    contract["versions"] = versions()
-    (target / "signature.json").write_text(json.dumps(contract, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    (target / "MODEL_CARD.md").write_text(model_card(run, exported, contract), "utf-8")
-
-
-def _contract(run: Trainable, servable: Servable, exported: Exported) -> dict[str, Any]:
-    """Returns the settings in `signature.json`."""
-    calibration = exported.calibration
-    return {
-        "model": run.model.scorer.name,
-        "reciprocal": run.model.reciprocal,
-        "graph": run.graph.name,
-        "entities": run.graph.num_entities,
-        "relations": run.graph.num_relations,
-        "width": servable.model.width,
-        "top_k": exported.top_k,
-        "dtype": exported.dtype,
-        "typed": exported.typed,
-        "candidates": exported.candidates,
-        "calibration": {
-            "a": calibration.slope,
-            "b": calibration.intercept,
-            "ece_before": calibration.ece_before,
-            "ece_after": calibration.ece_after,
-        },
-        "unknown_score": UNKNOWN_SCORE,
-    }
+    interface = contract(run, exported, functions, requests)
+    (target / "signature.json").write_text(json.dumps(interface, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    (target / "MODEL_CARD.md").write_text(model_card(run, exported, interface), "utf-8")

@@ -1,14 +1,10 @@
 """Lists that grow with the graph: which answers are known facts, and which answers are allowed."""
 
-from pathlib import Path
-
 import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import SIDES, Occurrences, column, triple_keys
-from jobi_tf.data.vocabulary import Vocabulary
-from jobi_tf.errors import DataError
 
 # Ends every list of keys, so that none is empty.
 LAST_KEY = np.iinfo(np.int64).max
@@ -37,15 +33,15 @@ class AnswerLists(tf.Module):
         super().__init__()
         self.num_relations = graph.num_relations
         self.count = graph.num_entities if candidates is None else len(candidates)
-        self.candidates = None if candidates is None else _variable(candidates)
+        self.candidates = None if candidates is None else tf.Variable(candidates, trainable=False)
         known = (known_keys(graph, side, candidates) for side in range(len(SIDES)))
-        self.known = [_variable(np.append(keys, LAST_KEY)) for keys in known]
+        self.known = [tf.Variable(np.append(keys, LAST_KEY), trainable=False) for keys in known]
         self.seen = None
         if typed:
             rows, entities = np.divmod(Occurrences.of_graph(graph).keys(), graph.num_entities)
             answers = _places(entities, candidates)
             keys = (rows * self.count + answers)[answers >= 0]
-            self.seen = _variable(np.append(keys, LAST_KEY))
+            self.seen = tf.Variable(np.append(keys, LAST_KEY), trainable=False)
 
 
 def known_keys(graph: Graph, side: int, candidates: np.ndarray | None = None) -> np.ndarray:
@@ -63,31 +59,3 @@ def _places(entities: np.ndarray, candidates: np.ndarray | None) -> np.ndarray:
         return entities.astype(np.int64)
     places = np.minimum(np.searchsorted(candidates, entities), len(candidates) - 1)
     return np.where(candidates[places] == entities, places, -1)
-
-
-def _variable(values: np.ndarray) -> tf.Variable:
-    return tf.Variable(values, trainable=False)
-
-
-def read_candidates(path: Path, entities: Vocabulary) -> np.ndarray:
-    """Reads a file with an entity's name on each line; returns their ids, int32, ascending and distinct.
-
-    Raises:
-        DataError: the file cannot be read, holds an unknown name, or holds no name.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot read the candidates in {path}: {error.strerror}") from None
-    ids = set()
-    for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        try:
-            if name := line.removesuffix(b"\r").decode():
-                ids.add(entities.id(name))
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}:{number}: expected text in UTF-8, got byte 0x{line[error.start]:02x}") from None
-        except DataError as error:
-            raise DataError(f"{path}:{number}: {error}") from None
-    if not ids:
-        raise DataError(f"expected at least one entity in {path}, got an empty file")
-    return np.array(sorted(ids), np.int32)

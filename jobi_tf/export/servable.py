@@ -1,6 +1,6 @@
 """The exported module: names, and the functions that become the signatures of the SavedModel."""
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,16 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL
 from jobi_tf.export.stored_model import UNKNOWN_SCORE, StoredModel
 
-TYPES = {"k": tf.int32}  # of inputs that are not names
+# The signatures and their inputs; each has a row for every row of a request.
+INPUTS = {
+    "serving_default": {"head": tf.string, "relation": tf.string, "tail": tf.string},
+    "score_ids": {"head": tf.int32, "relation": tf.int32, "tail": tf.int32},
+    "predict_tails": {"head": tf.string, "relation": tf.string, "k": tf.int32},
+    "predict_heads": {"relation": tf.string, "tail": tf.string, "k": tf.int32},
+    "predict_new_tails": {"head": tf.string, "relation": tf.string, "k": tf.int32},
+    "predict_new_heads": {"relation": tf.string, "tail": tf.string, "k": tf.int32},
+    "embed": {"entity": tf.string},
+}
 Outputs = dict[str, tf.Tensor]
 
 
@@ -46,26 +55,20 @@ class Servable(tf.Module):
     def trace(self) -> dict[str, Any]:
         """Returns the signatures by name, functions of batches of any size."""
 
-        def predict_tails(head: tf.Tensor, relation: tf.Tensor, k: tf.Tensor) -> Outputs:
-            return self._predict(TAIL, head, relation, k)
-
-        def predict_heads(relation: tf.Tensor, tail: tf.Tensor, k: tf.Tensor) -> Outputs:
-            return self._predict(HEAD, tail, relation, k)
-
-        def predict_new_tails(head: tf.Tensor, relation: tf.Tensor, k: tf.Tensor) -> Outputs:
-            return self._predict(TAIL, head, relation, k, new=True)
-
-        def predict_new_heads(relation: tf.Tensor, tail: tf.Tensor, k: tf.Tensor) -> Outputs:
-            return self._predict(HEAD, tail, relation, k, new=True)
-
+        functions = {
+            "serving_default": self._score_names,
+            "score_ids": self._score_ids,
+            "predict_tails": partial(self._predict, TAIL, False),
+            "predict_heads": partial(self._predict, HEAD, False),
+            "predict_new_tails": partial(self._predict, TAIL, True),
+            "predict_new_heads": partial(self._predict, HEAD, True),
+            "embed": self._embed,
+        }
         return {
-            "serving_default": _signature(self._score_names, head=tf.string, relation=tf.string, tail=tf.string),
-            "score_ids": _signature(self._score_ids, head=tf.int32, relation=tf.int32, tail=tf.int32),
-            "predict_tails": _signature(predict_tails, head=tf.string, relation=tf.string, k=tf.int32),
-            "predict_heads": _signature(predict_heads, relation=tf.string, tail=tf.string, k=tf.int32),
-            "predict_new_tails": _signature(predict_new_tails, head=tf.string, relation=tf.string, k=tf.int32),
-            "predict_new_heads": _signature(predict_new_heads, relation=tf.string, tail=tf.string, k=tf.int32),
-            "embed": _signature(self._embed, entity=tf.string),
+            name: tf.function(functions[name], autograph=False).get_concrete_function(
+                **{key: tf.TensorSpec([None], dtype, key) for key, dtype in inputs.items()}
+            )
+            for name, inputs in INPUTS.items()
         }
 
     def _score_names(self, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor) -> Outputs:
@@ -82,19 +85,13 @@ class Servable(tf.Module):
         scores = self.model.scores(*tf.unstack(tf.where(known, ids, 0)))
         return {**self._scored(scores, known), "known": known}
 
-    def _predict(self, side: int, anchor: tf.Tensor, relation: tf.Tensor, k: tf.Tensor, new: bool = False) -> Outputs:
-        """Finds the best entities on `side`.
-
-        Args:
-            side: the side that is sought.
-            anchor: names of the entities on the other side, string [B].
-            relation: names of relations, string [B].
-            k: number of answers, int32 [B].
-            new: leave out known facts.
+    def _predict(self, side: int, new: bool, **inputs: tf.Tensor) -> Outputs:
+        """Finds the best entities on `side`, without known facts if `new`.
 
         Returns:
             Names, scores, probabilities and known facts of the answers, [B, K], and known, bool [B].
         """
+        anchor, relation, k = inputs[SIDES[1 - side]], inputs["relation"], inputs["k"]
         k = tf.clip_by_value(k, 0, self.top_k)
         ids = [self.ids["entity"].lookup(anchor), self.ids["relation"].lookup(relation)]
         # Inputs of different lengths are an InvalidArgumentError here.
@@ -130,8 +127,3 @@ def _lookup_table(path: Path) -> tf.lookup.StaticHashTable:
     line, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
     initializer = tf.lookup.TextFileInitializer(str(path), tf.string, line, tf.int64, number)
     return tf.lookup.StaticHashTable(initializer, -1)
-
-
-def _signature(function: Callable[..., Outputs], **inputs: tf.DType) -> Any:
-    specs = [tf.TensorSpec([None], dtype, name) for name, dtype in inputs.items()]
-    return tf.function(function, autograph=False).get_concrete_function(*specs)

@@ -39,21 +39,12 @@ class StoredModel(tf.Module):
         head = model.heads[0]  # of which nothing else is stored
         self._scorer, self._reciprocal, self._relation_ids = model.scorer, head.reciprocal, head.relation_ids
         self.num_relations = head.num_relations
+        self.num_entities, self.width = model.entities.table.shape
         entity = model.entities.table.value
         self.entity = entity if dtype == "float32" else tf.Variable(tf.cast(entity, dtype), trainable=False)
         self.relation = tf.Variable(tf.cast(head.all_relations(), dtype), trainable=False)
         self.net = head.net
         self.lists = lists
-
-    @property
-    def num_entities(self) -> int:
-        """Number of entities, E."""
-        return self.entity.shape[0]
-
-    @property
-    def width(self) -> int:
-        """Real numbers of an entity."""
-        return self.entity.shape[1]
 
     def embeddings(self, entity: tf.Tensor) -> tf.Tensor:
         """Returns the embeddings of entities, float32 [B, width], given their ids, int [B]."""

@@ -1,57 +1,108 @@
-"""What a report knows about a run: its records, and its model measured on a split."""
+"""What a report knows about a run: its records, its model measured on a split, and the answers behind Hits@1."""
 
-import dataclasses
 import json
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences, column
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError, MissingExtraError, UsageError
 from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.metrics import best_row
-from jobi_tf.report.breakdowns import FirstAnswers, first_answers
+from jobi_tf.evaluation.ranks import rank_metrics
+from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run
 from jobi_tf.training.run_folder import RunFolder
 
+try:
+    import pandas as pd
+except ImportError:
+    raise MissingExtraError("answers are compared with pandas: pip install 'jobi-tf[report]'") from None
+
+SCORES_A_BLOCK = 2**24
 COUNT, OF_A_RELATION, ANSWERS = 10, 2, 5  # predictions, of one relation, and their answers
 FILTERS = {"valid": ("train", "valid"), "test": ("train", "valid", "test")}
 _DEPENDENT = ("batch_size", "learning_rate", "margin")  # whose defaults depend on other settings or on the graph
 
 
-class Answer(NamedTuple):
-    """An entity, whether it is the true answer, and whether training saw it on that side of the relation."""
+def first_answers(model: JoBi, evaluation: Evaluation, known: KnownAnswers, occurrences: Occurrences) -> pd.DataFrame:
+    """Finds what comes first among the candidates of each query of an evaluation.
 
-    entity: str
-    true: bool
-    plausible: bool
+    Args:
+        model: the model, whose scores are finite.
+        evaluation: ranks on both sides.
+        known: answers that are left out as candidates, but for the true one: those that the ranks were filtered with.
+        occurrences: entities seen in training.
+
+    Returns:
+        A row for each triple with its head as the answer, then one for each with its tail. The columns are `side`
+        (`head` or `tail`), `relation` (an id), `rank`, `entity` (the first answer, an id), `confidence` (its share of
+        the softmax over all candidates), `right` (whether it is the true answer; where another candidate has the same
+        score, it is not: as in Hits@1 with realistic ties), `plausible` (whether training saw it on that side of the
+        relation) and `true_plausible` (the same of the true answer).
+    """
+    block = max(1, SCORES_A_BLOCK // model.num_entities)
+    rows, triples, parts = model.candidates(), evaluation.triples, []
+    for side, name in enumerate(SIDES):
+        blocks = (triples[i : i + block] for i in range(0, len(triples), block))
+        best = [_best_others(model, rows, known, x, side) for x in blocks]
+        others, other_scores, true_scores, totals = (np.concatenate(x) for x in zip(*best, strict=True))
+        ranks, true = evaluation.ranks[name], triples[:, column(side)]
+        right = (ranks.greater == 0) & (ranks.equal == 0)
+        first = np.where(right, true, others)
+        columns = {
+            "side": name,
+            "relation": triples[:, 1],
+            "rank": ranks.ranks(),
+            "entity": first,
+            "confidence": np.exp(np.where(right, true_scores, other_scores).astype(np.float64) - totals),
+            "right": right,
+            "plausible": is_plausible(occurrences, side, triples[:, 1], first),
+            "true_plausible": is_plausible(occurrences, side, triples[:, 1], true),
+        }
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)
 
 
-class Prediction(NamedTuple):
-    """A triple whose `side` is sought, the filtered rank of its true answer, and the best candidates, best first."""
+def breakdown(answers: pd.DataFrame) -> dict[str, float]:
+    """Returns the metrics of `first_answers`, and how many are wrong, implausible and both."""
+    wrong, implausible = ~answers["right"], ~answers["plausible"]
+    counts = {"wrong": wrong, "implausible": implausible, "wrong_implausible": wrong & implausible}
+    return {
+        **rank_metrics(answers["rank"].to_numpy()),
+        "triples": len(answers),
+        **{name: int(which.sum()) for name, which in counts.items()},
+    }
 
-    head: str
-    relation: str
-    tail: str
-    side: str
-    rank: float
-    answers: list[Answer]
+
+def _best_others(
+    model: JoBi, candidates: tf.Tensor, known: KnownAnswers, triples: np.ndarray, side: int
+) -> tuple[np.ndarray, ...]:
+    """Returns the best candidate besides the true answer, both scores, and log Σ exp of all candidates; each [b]."""
+    scores = model.scores(tf.constant(triples, tf.int32), side, candidates)  # [b, E]
+    answers = triples[:, column(side)]
+    true = tf.gather(scores, answers, batch_dims=1)
+    rows, entities = known.lookup(side, triples)
+    places = np.stack([np.append(rows, np.arange(len(triples))), np.append(entities, answers)], 1)
+    others = tf.tensor_scatter_nd_update(scores, places, tf.fill([len(places)], -np.inf))
+    best = tf.argmax(others, 1, tf.int32)
+    total = tf.reduce_logsumexp(tf.stack([tf.reduce_logsumexp(others, 1), true]), 0)
+    return best.numpy(), tf.gather(others, best, batch_dims=1).numpy(), true.numpy(), total.numpy()
 
 
-class Examples(NamedTuple):
-    """The worst predictions, those with the largest ranks, and the best, the most confident of the right ones."""
-
-    worst: list[Prediction]
-    best: list[Prediction]
+def is_plausible(occurrences: Occurrences, side: int, relations: np.ndarray, entities: np.ndarray) -> np.ndarray:
+    """Tells whether training saw each entity on `side` of the relation beside it, bool [N]; both int [N]."""
+    rows = side * occurrences.num_relations + relations.astype(np.int64)
+    return np.isin(rows * occurrences.num_entities + entities, occurrences.keys())
 
 
 @dataclass(frozen=True)
@@ -66,8 +117,11 @@ class Measured:
         environment: what was recorded when it began; empty if nothing was.
         parameters: real numbers that the saved model holds.
         evaluation: ranks of the split, or of a sample of it.
-        first: the first answers on each side, by its name.
-        examples: its worst and best predictions.
+        answers: the first answers to its queries, see `first_answers`.
+        worst: the predictions with the largest ranks: the names `head`, `relation` and `tail` of a triple whose `side`
+            is sought, the filtered `rank` of its true answer, and the best candidates as `answers`, each with its
+            name (`entity`) and whether it is the true answer (`true`) and `plausible`.
+        best: the most confident of the predictions with the smallest ranks.
     """
 
     path: Path
@@ -77,8 +131,9 @@ class Measured:
     environment: dict[str, Any]
     parameters: int
     evaluation: Evaluation
-    first: dict[str, FirstAnswers]
-    examples: Examples
+    answers: pd.DataFrame
+    worst: list[dict[str, Any]]
+    best: list[dict[str, Any]]
 
     @property
     def best_epoch(self) -> int | None:
@@ -106,25 +161,29 @@ def measure(
     Raises:
         DataError: the folder is not that of a run that finished an epoch, or its split is empty.
     """
-    folder, run = RunFolder(path), load_run(path)
+    run = load_run(path)
     triples = sampled(run.graph, split, limit)
     evaluation = evaluate(run, triples=triples, filter_with=FILTERS[split], progress=progress)
     known = KnownAnswers.of_graph(run.graph, FILTERS[split], triples)
     occurrences = Occurrences.of_graph(run.graph)
-    first = {
-        name: first_answers(run.model, known, occurrences, triples, side, evaluation.ranks[name])
-        for side, name in enumerate(SIDES)
-    }
+    answers = first_answers(run.model, evaluation, known, occurrences)
+
+    def predictions(sort: list[str], ascending: list[bool]) -> list[dict[str, Any]]:
+        chosen = answers.sort_values(sort, ascending=ascending).groupby("relation").head(OF_A_RELATION)[:COUNT]
+        places = (divmod(i, len(triples)) for i in chosen.index)
+        return [_prediction(run, evaluation, known, occurrences, *place) for place in places]
+
     return Measured(
         path,
         run.config,
         _usual(run),
-        folder.read_metrics(),
+        RunFolder(path).read_metrics(),
         _environment(path / "environment.json"),
         sum(int(np.prod(weight.shape)) for weight in run.model.trainable_variables),
-        dataclasses.replace(evaluation, split=split),
-        first,
-        _examples(run, evaluation, first, known, occurrences),
+        replace(evaluation, split=split),
+        answers,
+        worst=predictions(["rank", "confidence"], [False, True]),
+        best=predictions(["rank", "confidence"], [True, False]),
     )
 
 
@@ -142,43 +201,26 @@ def sampled(graph: Graph, split: str, limit: int | None) -> np.ndarray:
     return triples[np.sort(np.random.default_rng(0).choice(len(triples), limit, replace=False))]
 
 
-def _examples(
-    run: Run, evaluation: Evaluation, first: dict[str, FirstAnswers], known: KnownAnswers, occurrences: Occurrences
-) -> Examples:
-    """Picks predictions of both sides, at most `OF_A_RELATION` of a relation."""
-    ranks = np.concatenate([evaluation.ranks[side].ranks() for side in SIDES])
-    confidence = np.concatenate([first[side].confidence for side in SIDES])
-    order = np.lexsort((-confidence, ranks))
-    relations = np.tile(evaluation.triples[:, 1], len(SIDES))
-
-    def predictions(order: np.ndarray) -> list[Prediction]:
-        taken, chosen = Counter[int](), []
-        for place in order.tolist():
-            taken[relations[place]] += 1
-            if taken[relations[place]] <= OF_A_RELATION:
-                chosen.append(_prediction(run, evaluation, known, occurrences, *divmod(place, len(evaluation.triples))))
-            if len(chosen) == COUNT:
-                break
-        return chosen
-
-    return Examples(predictions(order[::-1]), predictions(order))
-
-
 def _prediction(
     run: Run, evaluation: Evaluation, known: KnownAnswers, occurrences: Occurrences, side: int, row: int
-) -> Prediction:
+) -> dict[str, Any]:
     ranks, triple = evaluation.ranks[SIDES[side]], evaluation.triples[row]
     others = best_answers(run.model, known, triple[None], side, ANSWERS, new_only=True).entities[0]
     true = int(triple[column(side)])
     best = [entity for entity in others.tolist() if entity not in (-1, true)]
     place = int(ranks.greater[row] + ranks.equal[row])  # after its equals, as a tie counts for the first answer
-    best.insert(place, true)
-    best = best[:ANSWERS]
+    best = [*best[:place], true, *best[place:]][:ANSWERS]
     plausible = np.isin(best, occurrences.of(side, int(triple[1])))
     entities = run.graph.entities
-    answers = [Answer(entities[x], x == true, bool(y)) for x, y in zip(best, plausible, strict=True)]
-    names = (entities[triple[0]], run.graph.relations[triple[1]], entities[triple[2]])
-    return Prediction(*names, SIDES[side], float(ranks.ranks()[row]), answers)
+    return {
+        **{"head": entities[triple[0]], "relation": run.graph.relations[triple[1]], "tail": entities[triple[2]]},
+        "side": SIDES[side],
+        "rank": float(ranks.ranks()[row]),
+        "answers": [
+            {"entity": entities[x], "true": x == true, "plausible": bool(y)}
+            for x, y in zip(best, plausible, strict=True)
+        ],
+    }
 
 
 def _usual(run: Run) -> dict[str, Any]:

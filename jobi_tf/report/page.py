@@ -5,22 +5,43 @@ import hashlib
 import logging
 import math
 import re
+import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import jobi_tf
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import SIDES
+from jobi_tf.datasets.statistics import CATEGORIES, statistics
 from jobi_tf.errors import MissingExtraError, UsageError
+from jobi_tf.evaluation.calibration import Bin, expected_calibration_error
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.files import written_beside
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.report.charts import Chart, colour, line_chart, reliability_chart
+from jobi_tf.report.measured import Measured, breakdown, measure
+from jobi_tf.report.runs import common_graph
+from jobi_tf.tables import data_frame
+from jobi_tf.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from jinja2 import Template
 
 HERE = Path(__file__).parent
 SPLITS = ("valid", "test")
+BOTH = ("both", *SIDES)
+FEWEST = 10  # triples of a relation whose gain is shown, where some relation has as many
+MOST_GAINS = 12
+MOST_IMPLAUSIBLE = 15
+CURVES = {
+    "triple_loss": "triple loss",
+    "pair_loss": "pair loss",
+    **{f"val_{name}": f"validation {METRICS[name]}" for name in ("mrr", "hits@1", "hits@10")},
+}
 
 
 def write_report(
@@ -47,12 +68,12 @@ def write_report(
         UsageError: the runs are on different graphs, one is given twice, or there is none; `split`, `limit` or `out`
             cannot be.
         DataError: a folder is not that of a run that finished an epoch, or the split is empty.
-        MissingExtraError: Jinja is not installed.
+        MissingExtraError: Jinja or pandas is not installed.
 
     Example:
         >>> write_report(["runs/plain", "runs/joint"], "report.html")
     """
-    _jinja()
+    template = _template()
     out, paths = Path(out), [Path(run) for run in runs]
     if split not in SPLITS:
         raise UsageError(f"expected a split out of {', '.join(SPLITS)}, got {split!r}")
@@ -62,65 +83,215 @@ def write_report(
         reason = "is a folder" if out.is_dir() else f"is in {out.parent}, which is no folder"
         raise UsageError(f"expected the name of a file to write, got {out}, which {reason}")
     graph = common_graph(paths)
-    from jobi_tf.report.measured import measure
 
-    with _new_traces():
+    def is_shown(record: logging.LogRecord) -> bool:
+        return "retracing" not in record.getMessage()  # as each run has a model of its own
+
+    tensorflow = logging.getLogger("tensorflow")
+    tensorflow.addFilter(is_shown)
+    try:
         measured = [measure(path, split, limit, progress) for path in paths]
-    text = render(measured, graph)
+    finally:
+        tensorflow.removeFilter(is_shown)
+    text = template.render(_values(measured, graph))
     with written_beside(out) as beside:
         beside.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
     return out
 
 
-@contextmanager
-def _new_traces() -> Iterator[None]:
-    """Keeps TensorFlow from warning about functions that are traced anew: each run has a model of its own."""
-    log = logging.getLogger("tensorflow")
+def _values(runs: Sequence["Measured"], graph: Graph) -> dict[str, Any]:
+    """Returns what the template shows about runs that were measured on the same triples of the graph."""
+    names = labels([run.path for run in runs])
+    calibrations = [calibration(run) for run in runs]
+    script = (HERE / "page.js").read_text(encoding="utf-8").strip()
+    evaluation = runs[0].evaluation
+    by_relation = relations(runs, graph)
+    return {
+        "version": jobi_tf.__version__,
+        "written": time.strftime("%Y-%m-%d %H:%M"),
+        "style": (HERE / "page.css").read_text(encoding="utf-8"),
+        "script": script,
+        "digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "graph": graph,
+        "split": evaluation.split,
+        "triples": len(evaluation.triples),
+        "of_triples": len(graph.split(evaluation.split)),
+        "unseen": int(evaluation.unseen.sum()),
+        "names": names,
+        "runs": runs,
+        "metrics": METRICS,
+        "settings": settings(runs),
+        "losses": {run.config.loss for run in runs},
+        "curves": curves(runs, names),
+        "overall": overall(runs),
+        "categories": categories(runs, graph),
+        "relations": by_relation,
+        "gains": [gains(runs[0], run, graph) for run in runs[1:]],
+        "fewest": FEWEST,
+        "most_implausible": most_implausible(by_relation),
+        "reliability": reliability_chart([(name, bins) for name, (_, bins) in zip(names, calibrations, strict=True)]),
+        "calibration_errors": [error for error, _ in calibrations],
+    }
 
-    def other(record: logging.LogRecord) -> bool:
-        return "retracing" not in record.getMessage()
 
-    log.addFilter(other)
+def labels(paths: Sequence[Path]) -> list[str]:
+    """Returns the end of each path, as long as it takes to tell them apart."""
+    parts = [path.resolve().parts for path in paths]
+    for length in range(1, max(map(len, parts))):
+        ends = ["/".join(part[-length:]) for part in parts]
+        if len(set(ends)) == len(ends):
+            return ends
+    return [str(path) for path in paths]
+
+
+def settings(runs: Sequence[Measured]) -> dict[str, list[dict[str, Any]]]:
+    """Returns the settings that differ between the runs, then those off their defaults, then all others.
+
+    Each has its value in every run, and whether that is the default.
+    """
+    found: dict[str, list[dict[str, Any]]] = {"different": [], "unusual": [], "usual": []}
+    for name in runs[0].settings:
+        values = [_text(run.settings[name]) for run in runs]
+        usual = [name in run.usual and run.settings[name] == run.usual[name] for run in runs]
+        kind = "different" if len(set(values)) > 1 else "usual" if all(usual) else "unusual"
+        description = TrainConfig.model_fields[name].description
+        found[kind].append({"name": name, "description": description, "values": values, "usual": usual})
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return {"None": "–", "True": "yes", "False": "no"}.get(str(value), str(value))
+
+
+def curves(runs: Sequence[Measured], names: Sequence[str]) -> dict[str, Chart]:
+    """Returns a chart for each metric that any run recorded, by its name."""
+    charts = {}
+    for metric, label in CURVES.items():
+        lines = []
+        for name, run in zip(names, runs, strict=True):
+            points = [(row["epoch"], row[metric]) for row in run.epochs if row.get(metric) is not None]
+            lines.append((name, points, run.best_epoch))
+        if chart := line_chart(label, lines):
+            charts[label] = chart
+    return charts
+
+
+def on_side(answers: "pd.DataFrame", side: str) -> "pd.DataFrame":
+    """Returns the answers on a side, or all of them for `both`."""
+    return answers if side == "both" else answers[answers["side"] == side]
+
+
+def shown(answers: "pd.DataFrame") -> dict[str, float]:
+    """Returns the `breakdown` of answers, with the shares of implausible ones among all, wrong and true answers."""
+    implausible = ~answers["plausible"]
+    return breakdown(answers) | {
+        "share": implausible.mean(),
+        "share_of_wrong": implausible[~answers["right"]].mean(),
+        "share_of_true": 1 - answers["true_plausible"].mean(),
+    }
+
+
+def overall(runs: Sequence[Measured]) -> dict[str, list[dict[str, float]]]:
+    """Returns by side what there is to show about every run."""
+    return {side: [shown(on_side(run.answers, side)) for run in runs] for side in BOTH}
+
+
+def categories(runs: Sequence[Measured], graph: Graph) -> list[dict[str, Any]]:
+    """Returns for each relation category its relations, its triples and the metrics of each run by side."""
+    relations = runs[0].evaluation.triples[:, 1]
+    category = category_of(graph)
+    found = []
+    for name in (*CATEGORIES, "unseen"):
+        chosen = category[relations] == name
+        if chosen.any():
+            parts = [run.answers[np.tile(chosen, len(SIDES))] for run in runs]
+            metrics = [{side: shown(on_side(part, side)) for side in BOTH} for part in parts]
+            counts = {"relations": len(np.unique(relations[chosen])), "triples": int(chosen.sum())}
+            found.append({"name": name, **counts, "runs": metrics})
+    return found
+
+
+def category_of(graph: Graph) -> np.ndarray:
+    """Returns the category of each relation by its training triples, or `unseen`: str [relations]."""
+    by_name = {row.name: row.category for row in statistics(graph).by_relation}
+    return np.array([by_name[name] for name in graph.relations.names])
+
+
+def relations(runs: Sequence[Measured], graph: Graph) -> dict[str, list[dict[str, Any]]]:
+    """Returns by side a row for each relation of the split, those with the most triples first."""
+    ids, counts = np.unique(runs[0].evaluation.triples[:, 1], return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    category = category_of(graph)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for side in BOTH:
+        parts = [dict(tuple(on_side(run.answers, side).groupby("relation"))) for run in runs]
+        rows[side] = [
+            {
+                "name": graph.relations[ids[i]],
+                "category": str(category[ids[i]]),
+                "side": side,
+                "triples": int(counts[i]),
+                "runs": [shown(part[ids[i]]) for part in parts],
+            }
+            for i in order
+        ]
+    return rows
+
+
+def most_implausible(rows: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Returns those of `relations`, by side, where some run has the most implausible first answers, the most first."""
+
+    def count(row: dict[str, Any]) -> int:
+        return max(run["implausible"] for run in row["runs"])
+
+    every = [row for side in SIDES for row in rows[side] if count(row)]
+    return sorted(every, key=count, reverse=True)[:MOST_IMPLAUSIBLE]
+
+
+def gains(baseline: Measured, run: Measured, graph: Graph) -> dict[str, Any]:
+    """Compares the MRR of a run with a baseline: in all, and by relation, gains first.
+
+    The margin is 1.96 standard errors of the mean difference over triples.
+    """
+    # [2N] of heads, then tails, to the mean over both: [N]
+    before, after = ((1 / x.answers["rank"].to_numpy()).reshape(len(SIDES), -1).mean(0) for x in (baseline, run))
+    columns = {"relation": run.evaluation.triples[:, 1], "before": before, "after": after, "gain": after - before}
+    triples = data_frame(columns)
+    groups = triples.groupby("relation")
+    every = groups.mean().assign(triples=groups.size()).sort_values("gain", ascending=False, kind="stable")
+    enough = every["triples"] >= FEWEST
+    rows = every[enough] if enough.any() else every
+    some = rows if len(rows) <= 2 * MOST_GAINS else rows.iloc[[*range(MOST_GAINS), *range(-MOST_GAINS, 0)]]
+    return {
+        "mrr": triples["gain"].mean(),
+        "margin": 1.96 * triples["gain"].sem(),
+        "better": (rows["gain"] > 0).sum(),
+        "worse": (rows["gain"] < 0).sum(),
+        "compared": len(rows),
+        "largest": some["gain"].abs().max(),
+        "rows": [{"name": graph.relations[row.Index], **row._asdict()} for row in some.itertuples()],
+    }
+
+
+def calibration(run: Measured) -> tuple[float, tuple[Bin, ...]]:
+    """Returns the expected calibration error of the confidence of first answers, and its bins."""
+    return expected_calibration_error(run.answers["confidence"].to_numpy(), run.answers["right"].to_numpy())
+
+
+def _command(words: list[str]) -> str:
+    if words and Path(words[0]).stem in ("__main__", "jobi-tf"):
+        words = ["jobi-tf", *words[1:]]
+    return shlex.join(words)
+
+
+def _template() -> "Template":
     try:
-        yield
-    finally:
-        log.removeFilter(other)
+        import jinja2
+    except ImportError:
+        raise MissingExtraError("the report needs Jinja: pip install 'jobi-tf[report]'") from None
 
-
-def common_graph(paths: Sequence[Path]) -> Graph:
-    """Returns the graph that all runs are on; raises as `write_report` does."""
-    if not paths:
-        raise UsageError("expected the folder of a run, got none")
-    resolved = [path.resolve() for path in paths]
-    for path in paths:
-        if resolved.count(path.resolve()) > 1:
-            raise UsageError(f"expected every run once, got {path} {resolved.count(path.resolve())} times")
-    graphs = []
-    for path in paths:
-        folder = RunFolder(path)
-        folder.read_config()  # says best that a folder is not that of a run
-        graphs.append(folder.open_graph())
-    for path, graph in zip(paths, graphs, strict=True):
-        if graph.fingerprint != graphs[0].fingerprint:
-            raise UsageError(
-                f"expected runs on the same graph, as ranks compare only among the same entities and triples: "
-                f"{paths[0]} is on {graphs[0].name}, {path} on {_another(graphs[0], graph)}"
-            )
-    return graphs[0]
-
-
-def _another(first: Graph, second: Graph) -> str:
-    return second.name if second.name != first.name else f"another graph of that name ({second.fingerprint[:8]})"
-
-
-def render(runs: Sequence[Any], graph: Graph) -> str:
-    """Returns the page about measured runs (`Measured`), all of the same triples of the graph."""
-    from jobi_tf.report import sections
-    from jobi_tf.report.charts import colour, reliability_chart
-
-    jinja2 = _jinja()
-    names = sections.labels([run.path for run in runs])
-    calibration = [sections.calibration(run) for run in runs]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
@@ -128,46 +299,9 @@ def render(runs: Sequence[Any], graph: Graph) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=_number, signed=_signed, share=_share, breakable=_breakable, colour=colour)
-    script = (HERE / "page.js").read_text(encoding="utf-8").strip()
-    evaluation = runs[0].evaluation
-    return environment.get_template("page.html").render(
-        version=jobi_tf.__version__,
-        written=time.strftime("%Y-%m-%d %H:%M"),
-        style=(HERE / "page.css").read_text(encoding="utf-8"),
-        script=script,
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        graph=graph,
-        split=evaluation.split,
-        triples=len(evaluation.triples),
-        of_triples=len(graph.split(evaluation.split)),
-        unseen=int(evaluation.unseen.sum()),
-        names=names,
-        runs=runs,
-        metrics=METRICS,
-        settings=sections.settings(runs),
-        losses={run.config.loss for run in runs},
-        curves=sections.curves(runs, names),
-        overall=sections.overall(runs),
-        categories=sections.categories(runs, graph),
-        relations=sections.relations(runs, graph),
-        gains=[sections.gains(runs[0], run, graph) for run in runs[1:]],
-        fewest=sections.FEWEST,
-        implausible=sections.implausible(runs),
-        implausible_relations=sections.implausible_relations(runs, graph),
-        calibration_chart=reliability_chart([(name, bins) for name, (_, bins) in zip(names, calibration, strict=True)]),
-        calibration=calibration,
-        confidences=[float(sections.first_of(run, "both").confidence.mean()) for run in runs],
-        environments=sections.environments(runs),
-    )
-
-
-def _jinja() -> ModuleType:
-    try:
-        import jinja2
-    except ImportError as problem:
-        raise MissingExtraError(f"the report needs an extra ({problem}): pip install 'jobi-tf[report]'") from None
-    return jinja2
+    environment.filters.update(number=_number, signed=_signed, share=_share, breakable=_breakable)
+    environment.filters.update(colour=colour, command=_command, median=np.median)
+    return environment.get_template("page.html")
 
 
 def _number(value: float, digits: int = 4) -> str:

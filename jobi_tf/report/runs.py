@@ -2,13 +2,13 @@
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.metrics import METRICS, best_row
 from jobi_tf.evaluation.ranks import Ranks
@@ -100,41 +100,24 @@ def model_epoch(folder: RunFolder) -> int:
     return row["epoch"]
 
 
-@dataclass(frozen=True)
-class RunSummary:
-    """What the folder of a run tells without loading its model.
+def run_values(path: Path) -> dict[str, Any]:
+    """Returns what the folder of a run tells without loading its model.
 
-    Args:
-        path: the run folder.
-        config: the settings.
-        epochs: number of finished epochs.
-        best: the logs of the best epoch; empty if no epoch was ranked.
-        test: metrics on the test split, see `stored_evaluation`.
+    Returns:
+        All settings, `epochs_done`, `best_epoch` (None if none was ranked) and metrics such as `val_mrr` of the best
+        epoch and `test_hits@10` of `stored_evaluation`, or None.
+
+    Raises:
+        DataError: this is not the folder of a run, or it is damaged.
     """
-
-    path: Path
-    config: TrainConfig
-    epochs: int
-    best: Mapping[str, Any]
-    test: Mapping[str, Any]
-
-    @classmethod
-    def read(cls, path: Path) -> "RunSummary":
-        """Reads a run folder.
-
-        Raises:
-            DataError: this is not the folder of a run, or it is damaged.
-        """
-        folder = RunFolder(path)
-        config, rows = folder.read_config(), folder.read_metrics()
-        return cls(path, config, len(rows), best_row(rows, config.monitor) or {}, stored_evaluation(path))
-
-    def values(self) -> dict[str, Any]:
-        """Returns all settings, `epochs_done`, `best_epoch` and the metrics such as `val_mrr` and `test_hits@10`."""
-        best = {f"val_{name}": self.best.get(f"val_{name}") for name in METRICS}
-        test = {f"test_{name}": self.test.get(name) for name in METRICS}
-        settings = self.config.model_dump(exclude={"run_dir"})
-        return settings | {"epochs_done": self.epochs, "best_epoch": self.best.get("epoch")} | best | test
+    config, rows = RunFolder(path).read_config(), RunFolder(path).read_metrics()
+    best, test = best_row(rows, config.monitor) or {}, stored_evaluation(path)
+    return {
+        **config.model_dump(exclude={"run_dir"}),
+        **{"epochs_done": len(rows), "best_epoch": best.get("epoch")},
+        **{f"val_{name}": best.get(f"val_{name}") for name in METRICS},
+        **{f"test_{name}": test.get(name) for name in METRICS},
+    }
 
 
 def find_runs(folder: Path) -> list[Path]:
@@ -147,56 +130,79 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def select_runs(runs: list[RunSummary], where: Mapping[str, Any], sort: str | None = None) -> list[RunSummary]:
+def select_runs(
+    runs: Mapping[Path, dict[str, Any]], where: Mapping[str, Any], sort: str | None = None
+) -> dict[Path, dict[str, Any]]:
     """Returns the runs with the given values, sorted by a value: the best first for metrics; runs without it last.
 
+    Args:
+        runs: for each folder its `run_values`.
+        where: names and values.
+        sort: the name to sort by.
+
     Raises:
-        UsageError: a name is not one of those of `RunSummary.values`.
+        UsageError: a name is not one of those of `run_values`.
     """
-    rows = [(run, run.values()) for run in runs]
+    known = next(iter(runs.values()), None)
     for name in [*where, *([sort] if sort else [])]:
-        if rows and name not in rows[0][1]:
+        if known is not None and name not in known:
             raise UsageError(f"expected a setting or a metric such as val_mrr or test_hits@10, got {name!r}")
-    rows = [row for row in rows if all(row[1][name] == value for name, value in where.items())]
+    chosen = [(path, x) for path, x in runs.items() if all(x[name] == value for name, value in where.items())]
     if sort:
         falling = sort.startswith(("val_", "test_")) and not sort.endswith("mean_rank")
-        present = [row for row in rows if row[1][sort] is not None]
+        present = [row for row in chosen if row[1][sort] is not None]
         present.sort(key=lambda row: row[1][sort], reverse=falling)
-        rows = present + [row for row in rows if row[1][sort] is None]
-    return [run for run, _ in rows]
+        chosen = present + [row for row in chosen if row[1][sort] is None]
+    return dict(chosen)
 
 
-def different_settings(runs: list[RunSummary]) -> dict[str, list[Any]]:
-    """Returns the settings in which runs differ, with the value of each run; of a single run, all settings."""
-    every = [run.config.model_dump(exclude={"run_dir"}) for run in runs]
-    rows = {name: [settings[name] for settings in every] for name in every[0]}
+def different_settings(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Returns the settings in which runs differ, with the value of each run; of a single run, all settings.
+
+    Args:
+        runs: the `run_values` of each.
+    """
+    rows = {name: [run[name] for run in runs] for name in TrainConfig.model_fields if name in runs[0]}
     return {name: row for name, row in rows.items() if len(runs) == 1 or any(value != row[0] for value in row)}
 
 
-class Comparison(NamedTuple):
-    """Two runs, and for `mrr` and `hits@10` on the test split the difference of the second to the first."""
+def common_graph(paths: Sequence[Path]) -> Graph:
+    """Returns the graph that all runs are on.
 
-    runs: tuple[RunSummary, RunSummary]
-    differences: dict[str, Difference]
+    Raises:
+        UsageError: the runs are on different graphs, one is given twice, or there is none.
+        DataError: a folder is not that of a run, or it is damaged.
+    """
+    if not paths:
+        raise UsageError("expected the folder of a run, got none")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise UsageError(f"expected every run once, got {', '.join(map(str, paths))}")
+    for path in paths:
+        RunFolder(path).read_config()  # whose error is the clearest if the folder is not that of a run
+    graphs = [RunFolder(path).open_graph() for path in paths]
+    for path, graph in zip(paths, graphs, strict=True):
+        if graph.fingerprint != graphs[0].fingerprint:
+            names = [f"{x.name} ({x.fingerprint[:8]})" for x in (graphs[0], graph)]
+            raise UsageError(
+                "expected runs on the same graph, as ranks compare only among the same entities and triples: "
+                f"{paths[0]} is on {names[0]}, {path} on {names[1]}"
+            )
+    return graphs[0]
 
 
-def compare_runs(a: Path, b: Path, samples: int = 10_000, seed: int = 0) -> Comparison:
+def compare_runs(a: Path, b: Path, samples: int = 10_000, seed: int = 0) -> dict[str, Difference]:
     """Compares two evaluated runs by a paired bootstrap over the test triples.
 
     The value of a triple is the mean over its two ranks, as head and as tail, which are drawn together.
 
+    Returns:
+        For `mrr` and `hits@10` on the test split the difference of the second run to the first.
+
     Raises:
-        UsageError: the runs are on different graphs.
+        UsageError: the runs are on different graphs, or are the same.
         DataError: a run was not evaluated on the test split, or is damaged.
     """
-    runs = RunSummary.read(a), RunSummary.read(b)
-    graphs = [RunFolder(path).open_graph() for path in (a, b)]
-    if graphs[0].fingerprint != graphs[1].fingerprint:
-        names = [f"{graph.name} ({graph.fingerprint[:8]})" for graph in graphs]
-        raise UsageError(f"expected two runs on the same graph, got {a} on {names[0]} and {b} on {names[1]}")
+    common_graph([a, b])
     first, second = stored_ranks(a), stored_ranks(b)
-    pairs = {"mrr": (1 / first, 1 / second), "hits@10": (first <= 10, second <= 10)}
-    differences = {
-        name: paired_bootstrap(x.mean(1), y.mean(1), samples=samples, seed=seed) for name, (x, y) in pairs.items()
-    }
-    return Comparison(runs, differences)
+    values = {"mrr": (1 / first, 1 / second), "hits@10": (first <= 10, second <= 10)}
+    return {name: paired_bootstrap(x.mean(1), y.mean(1), samples=samples, seed=seed) for name, (x, y) in values.items()}

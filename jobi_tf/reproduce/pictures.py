@@ -18,12 +18,12 @@ from jobi_tf.reproduce.tables import MOST_GAINS, gains, ratios
 _OURS, _PAPER = "#1f77b4", "#7f7f7f"
 
 
-def draw(plan: Plan, frame: pd.DataFrame, path: Path, title: str) -> None:
+def draw(plan: Plan, frame: pd.DataFrame, path: Path) -> None:
     """Writes the picture of an experiment, from its `figures`, as PNG; only of data sets with a complete run."""
-    sources = [x for x in plan.sources if any(run.record and run.source == x for run in plan.all_runs)]
+    sources = [x for x in plan.sources if any(run.source == x for run in plan.complete)]
     kind = {"table": _tables, "sweep": _sweeps, "relations": _relations}[plan.experiment.kind]
     picture = kind(plan, frame, sources)
-    picture.suptitle(title, fontsize=11)
+    picture.suptitle(plan.experiment.title + (" (a quick run)" if plan.quick else ""), fontsize=11)
     picture.savefig(path, dpi=130, format="png")
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobi_tf.errors import DataError
+from jobi_tf.files import written_beside
 
 if TYPE_CHECKING:
     from jobi_tf.training.run import Run
 
 FILE = "evaluation.json"
+_WHOLES = {"implausible": "triples", "wrong_implausible": "wrong"}  # what these counts are shares of
 
 
 @dataclass(frozen=True)
@@ -32,40 +34,23 @@ class Record:
         """Time of training and ranking."""
         return self.content["train_seconds"] + self.content["rank_seconds"]
 
-    def metric(self, name: str, side: str = "both") -> float:
-        """Returns a metric of test on a side, or a time."""
-        if name == "step_ms":
-            return 1e3 * self.content["epoch_seconds"] / self.content["steps"]
-        if name == "train_hours":
-            return self.content["train_seconds"] / 3600
-        if name in ("epoch_seconds", "epochs"):
-            return self.content[name]
-        if name in ("implausible", "wrong_implausible"):
-            return self.implausible(name, side)
-        test = self.content["test"]
-        return (test if side == "both" else test[side])[name]
-
-    def of_relation(self, relation: str, side: str, name: str) -> float:
-        """Returns a metric of the test triples of a relation on a side."""
-        row = self.content["relations"][relation][side]
-        return row[name] if name not in _PARTS else _share(row[name], row[_PARTS[name]])
-
-    def implausible(self, name: str, side: str = "both") -> float:
-        """Returns the share of first answers that are implausible: `wrong_implausible` of the wrong ones."""
-        rows = [
-            row
-            for relation in self.content["relations"].values()
-            for at, row in relation.items()
-            if side in (at, "both")
-        ]
-        return _share(sum(row[name] for row in rows), sum(row[_PARTS[name]] for row in rows))
-
-
-_PARTS = {"implausible": "triples", "wrong_implausible": "wrong"}
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else float("nan")
+    def value(self, metric: str, side: str = "both", relation: str | None = None) -> float:
+        """Returns a metric of the test triples, or of those of a relation, on a side; or a time."""
+        content = self.content
+        if metric in _WHOLES:
+            relations = content["relations"].values() if relation is None else [content["relations"][relation]]
+            rows = [row for sides in relations for name, row in sides.items() if side in (name, "both")]
+            whole = sum(row[_WHOLES[metric]] for row in rows)
+            return sum(row[metric] for row in rows) / whole if whole else float("nan")
+        if relation is not None:
+            return content["relations"][relation][side][metric]
+        if metric == "step_ms":
+            return 1e3 * content["epoch_seconds"] / content["steps"]
+        if metric == "train_hours":
+            return content["train_seconds"] / 3600
+        if metric in ("epoch_seconds", "epochs"):
+            return content[metric]
+        return (content["test"] if side == "both" else content["test"][side])[metric]
 
 
 def read_record(path: Path) -> Record | None:
@@ -75,20 +60,18 @@ def read_record(path: Path) -> Record | None:
         DataError: the file is damaged.
     """
     try:
-        content = json.loads((path / FILE).read_text(encoding="utf-8"))
-        Record(content).metric("mrr")
+        record = Record(json.loads((path / FILE).read_text(encoding="utf-8")))
+        record.value("mrr")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"expected the results of a run in {path / FILE}, which is damaged: {reason}") from None
-    return Record(content)
+    return record
 
 
 def write_record(run: "Run", jobs: int) -> None:
     """Ranks the test split with a trained run, and keeps everything that tables are made of."""
-    from jobi_tf.files import written_beside
-
     assert run.path is not None  # it was trained into a folder
     text = json.dumps(measure(run, jobs), indent=1, ensure_ascii=False) + "\n"
     with written_beside(run.path / FILE) as beside:
@@ -102,8 +85,10 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
         run: the run.
         jobs: trainings that went on at once, which is what its times are to be read by.
     """
+    from jobi_tf.data.occurrences import KnownAnswers, Occurrences
     from jobi_tf.evaluation.evaluate import evaluate
     from jobi_tf.evaluation.metrics import best_row
+    from jobi_tf.report.measured import breakdown, first_answers
     from jobi_tf.training.assembly import epoch
     from jobi_tf.training.run_folder import RunFolder, describe_environment
 
@@ -112,6 +97,11 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     best = best_row(rows, run.config.monitor) or rows[-1]
     seconds = [row["seconds"] for row in rows]
     evaluation = evaluate(run)
+    known = KnownAnswers.of_graph(run.graph, ("train", "valid", "test"), evaluation.triples)
+    answers = first_answers(run.model, evaluation, known, Occurrences.of_graph(run.graph))
+    relations: dict[str, dict[str, dict[str, float]]] = {}
+    for (relation, side), part in answers.groupby(["relation", "side"]):
+        relations.setdefault(run.graph.relations[relation], {})[side] = breakdown(part)
     return {
         "dataset": run.graph.name,
         "graph": run.graph.fingerprint,
@@ -120,7 +110,7 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
         "best_epoch": best["epoch"],
         "valid": {name.removeprefix("val_"): value for name, value in best.items() if name.startswith("val_")},
         "test": evaluation.to_dict(),
-        "relations": _relations(run, evaluation.ranks),
+        "relations": relations,
         "steps": epoch(run.config, run.graph).steps,
         # The first epoch of a process compiles.
         "epoch_seconds": statistics.median(seconds[1:] or seconds),
@@ -132,44 +122,16 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     }
 
 
-def _relations(run: "Run", ranks: Mapping[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
-    """Returns for each relation of test and each side its metrics, and how many first answers are implausible."""
-    import numpy as np
-
-    from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences
-    from jobi_tf.evaluation.ranks import rank_metrics
-    from jobi_tf.report.breakdowns import first_answers
-
-    graph, triples = run.graph, np.asarray(run.graph.test)
-    known = KnownAnswers.of_graph(graph, ("train", "valid", "test"), triples)
-    occurrences = Occurrences.of_graph(graph)
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for side, side_name in enumerate(SIDES):
-        first = first_answers(run.model, known, occurrences, triples, side, ranks[side_name])
-        for relation in np.unique(triples[:, 1]):
-            chosen = triples[:, 1] == relation
-            counts = {
-                "triples": chosen,
-                "wrong": chosen & ~first.right,
-                "implausible": chosen & ~first.plausible,
-                "wrong_implausible": chosen & ~first.right & ~first.plausible,
-            }
-            metrics = rank_metrics(ranks[side_name][chosen].ranks())
-            row = {**metrics, **{name: int(which.sum()) for name, which in counts.items()}}
-            found.setdefault(graph.relations[relation], {})[side_name] = row
-    return found
-
-
 @cache
 def commit() -> str | None:
     """Returns the commit of the checkout that this package is in, with + if files were changed; None outside one."""
-    here = Path(__file__).parent
+
+    def git(*arguments: object) -> str:
+        command, here = ["git", *map(str, arguments)], Path(__file__).parent
+        return subprocess.run(command, cwd=here, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
     try:
-        asked = [("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no")]
-        said = [subprocess.run(["git", *what], cwd=here, capture_output=True, text=True, timeout=10) for what in asked]
-        tracked = subprocess.run(["git", "ls-files", "--error-unmatch", __file__], cwd=here, capture_output=True)
+        git("ls-files", "--error-unmatch", __file__)  # a package that is installed into another checkout is not tracked
+        return git("describe", "--always", "--exclude=*", "--dirty=+", "--abbrev=12")
     except (OSError, subprocess.SubprocessError):
         return None
-    if any(answer.returncode for answer in said) or tracked.returncode:
-        return None  # an installed package that lies in somebody else's checkout
-    return said[0].stdout.strip() + ("+" if said[1].stdout.strip() else "")

@@ -7,13 +7,12 @@ import shutil
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jobi_tf.datasets import NAMES, archives, cache, load_graph
-from jobi_tf.datasets.catalogue import DATASETS
+from jobi_tf.datasets import NAMES, load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.jobs import Epoch, Jobs, JobStoppedError, run_lock, train_or_resume
 from jobi_tf.reproduce.experiment import Experiment, Row
@@ -24,7 +23,8 @@ from jobi_tf.training.run_folder import RunFolder
 if TYPE_CHECKING:
     import keras
 
-_NOT_OF_THE_RESULT = {"dataset", "seed", "run_dir", "devices", "logical_devices"}
+QUICK = "-quick"  # ends the names of folders and files of quick runs
+_NOT_OF_THE_RESULT = {"dataset", "seed", "run_dir", "devices", "logical_devices", "tensorboard", "profile"}
 
 
 @dataclass(frozen=True)
@@ -78,30 +78,30 @@ class Source:
             return str(error)
         return None
 
-    def is_available_offline(self) -> bool:
-        """Whether it needs no download."""
-        dataset = DATASETS.get(self.place)
-        if dataset is None:
-            return self.is_local or self.place in NAMES
-        return cache.graph_folder(dataset.name).exists() or archives.find(dataset) is not None
-
 
 @dataclass(frozen=True)
 class PlannedRun:
     """A run of an experiment; equal settings make equal runs, whichever experiment they are of.
 
     Args:
-        path: its folder.
-        config: its settings, with the seed and the folder.
         source: its data set.
+        row: the name of its row.
+        point: its value along a sweep, else None.
         label: its name, without the seed.
+        config: its settings, with the seed and the folder.
     """
 
-    path: Path
-    config: TrainConfig
     source: Source
+    row: str
+    point: Any
     label: str
+    config: TrainConfig
     _records: list[Record] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return Path(self.config.run_dir or "")
 
     @property
     def record(self) -> Record | None:
@@ -124,48 +124,69 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment with its runs, by row, data set and number of the point along a sweep; one run a seed."""
+    """An experiment with its runs on data sets, those with the first seed first, so that a table fills evenly."""
 
     experiment: Experiment
-    sources: tuple[Source, ...]
-    runs: dict[tuple[str, str, int], tuple[PlannedRun, ...]]
+    sources: Sequence[Source]
+    runs: Sequence[PlannedRun]
+    quick: bool
 
-    def at(self, row: Row, source: Source, number: int = 0) -> tuple[PlannedRun, ...]:
-        """Returns the runs of a row on a data set, at a point of a sweep."""
-        return self.runs.get((row.name, source.name, number), ())
-
-    def records(self, row: Row, source: Source, number: int = 0) -> list[Record]:
-        """Returns the results of those that are complete."""
-        return [run.record for run in self.at(row, source, number) if run.record is not None]
+    @property
+    def name(self) -> str:
+        """The name of its files."""
+        return self.experiment.name + (QUICK if self.quick else "")
 
     @cached_property
-    def all_runs(self) -> tuple[PlannedRun, ...]:
-        """Every run once. The first seed of all rows comes first, so that a table fills evenly."""
-        seeds = max(map(len, self.runs.values()), default=0)
-        in_turn = [runs[seed] for seed in range(seeds) for runs in self.runs.values()]
-        return tuple({run.path: run for run in in_turn}.values())
+    def distinct(self) -> list[PlannedRun]:
+        """Every run once: rows may have equal settings."""
+        return [*{run.path: run for run in self.runs}.values()]
 
-    def on(self, sources: Sequence[Source]) -> "Plan":
-        """Returns the part of it on some data sets."""
-        names = [source.name for source in sources]
-        return Plan(self.experiment, tuple(sources), {key: runs for key, runs in self.runs.items() if key[1] in names})
+    @property
+    def complete(self) -> list[PlannedRun]:
+        """Those that are complete."""
+        return [run for run in self.distinct if run.record is not None]
+
+    def at(self, row: Row, source: Source, point: Any = None) -> list[PlannedRun]:
+        """Returns the runs of a row on a data set, at a point of a sweep: one a seed."""
+        key = (row.name, source, point)
+        return [run for run in self.runs if (run.row, run.source, run.point) == key]
+
+    def records(self, row: Row, source: Source, point: Any = None) -> list[Record]:
+        """Returns the results of those that are complete."""
+        return [run.record for run in self.at(row, source, point) if run.record is not None]
+
+    def without(self, names: Iterable[str]) -> "Plan":
+        """Returns it without some data sets."""
+        sources = [x for x in self.sources if x.name not in names]
+        return Plan(self.experiment, sources, [x for x in self.runs if x.source in sources], self.quick)
 
 
-def make_plan(experiment: Experiment, sources: Sequence[Source], folder: Path, seeds: int, quick: bool) -> Plan:
-    """Returns the runs of an experiment on data sets, in `folder`; changes nothing."""
-    runs = {}
-    for source in sources:
-        for row in experiment.rows_on(source.name):
-            for number, point in enumerate(experiment.points if row.is_run else ()):
-                config = experiment.config(row, source.name, point, quick).replace(dataset=source.place)
-                parent = folder / source.folder / name_of(config)
-                at = f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
-                label = f"{source.name}: {row.name}{at}"
-                runs[row.name, source.name, number] = tuple(
-                    PlannedRun(path := parent / f"seed-{i}", config.replace(seed=i, run_dir=str(path)), source, label)
-                    for i in range(seeds)
-                )
-    return Plan(experiment, tuple(sources), runs)
+def make_plan(
+    experiment: Experiment, sources: Sequence[Source], folder: Path, seeds: int | None = None, quick: bool = False
+) -> Plan:
+    """Returns the runs of an experiment on data sets; changes nothing.
+
+    Args:
+        experiment: the experiment.
+        sources: the data sets.
+        folder: folder of the runs; quick ones have one beside it.
+        seeds: number of seeds instead of the experiment's.
+        quick: small models, trained shortly, one seed.
+    """
+    folder = folder.with_name(folder.name + QUICK) if quick else folder
+    places = [(x, row, point) for x in sources for row in experiment.rows_on(x.name) for point in experiment.points]
+    runs = []
+    for source, row, point in places:
+        if row.is_run:
+            config = experiment.config(row, source.name, point, quick).replace(dataset=source.place)
+            at = f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
+            runs.append(PlannedRun(source, row.name, point, f"{source.name}: {row.name}{at}", config))
+    seeded = []
+    for seed in range(seeds or (1 if quick else experiment.seeds)):
+        for run in runs:
+            path = folder / run.source.folder / name_of(run.config) / f"seed-{seed}"
+            seeded.append(replace(run, config=run.config.replace(seed=seed, run_dir=str(path)), _records=[]))
+    return Plan(experiment, sources, seeded, quick)
 
 
 def name_of(config: TrainConfig) -> str:
@@ -201,10 +222,10 @@ def estimate(missing: Sequence[PlannedRun], complete: Sequence[PlannedRun]) -> f
     for run in missing:
         alike = [x for x in complete if x.path.parent == run.path.parent]
         near = alike or [x for x in complete if x.source == run.source]
-        times = [x.record.seconds for x in near if x.record]
-        if not times:
+        if not near:
             return None
-        total += statistics.median(times) * (1 - run.epochs_done / run.config.epochs)
+        seconds = statistics.median(x.record.seconds for x in near if x.record)
+        total += seconds * (1 - run.epochs_done / run.config.epochs)
     return total
 
 
@@ -232,22 +253,18 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
         if processes.stopped:
             return
         on_event(run, None)
-        log, reason = run.path.with_name(f"{run.path.name}.log"), ""
+        log = run.path.with_name(f"{run.path.name}.log")
         try:
             processes.run(train_run, run.config, jobs, log=log, on_epoch=on_epoch)
         except JobStoppedError:
             return
         except JobiError as error:
-            reason = failed[run] = str(error)
-        on_event(run, reason)
+            failed[run] = str(error)
+        on_event(run, failed.get(run, ""))
 
-    with Jobs(jobs) as processes, ThreadPoolExecutor(jobs) as pool:
-        try:
-            for future in [pool.submit(train, run) for run in runs]:
-                future.result()
-        except BaseException:
-            processes.stop()
-            raise
+    with ThreadPoolExecutor(jobs) as pool, Jobs(jobs) as processes:
+        for future in [pool.submit(train, run) for run in runs]:
+            future.result()
     return failed
 
 

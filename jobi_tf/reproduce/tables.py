@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from jobi_tf.data.occurrences import SIDES
 from jobi_tf.errors import MissingExtraError
 from jobi_tf.reproduce.experiment import METRICS, Row
-from jobi_tf.reproduce.record import Record
 from jobi_tf.reproduce.runs import Plan, Source
 
 try:
@@ -41,7 +40,8 @@ def figures(plan: Plan) -> pd.DataFrame:
     """
     values: list[tuple] = []
     for source in plan.sources:
-        of_source = [line for row in _rows(plan, source) for line in _values(plan, source, row)]
+        rows = plan.experiment.rows_on(source.name)
+        of_source = [line for row in rows for line in _values(plan, source, row)]
         values += sorted(of_source, key=lambda line: _PARTS.index(line[0]))
     frame = pd.DataFrame(values, columns=[*_KEYS, "paper", "value"])
     groups = frame.astype({"paper": float, "value": float}).groupby(_KEYS, sort=False)
@@ -51,62 +51,49 @@ def figures(plan: Plan) -> pd.DataFrame:
     return aggregated.reset_index()
 
 
-def _rows(plan: Plan, source: Source) -> list[Row]:
-    return plan.experiment.rows_on(source.name)
-
-
-def _records(plan: Plan, source: Source) -> list[Record]:
-    return [record for row in _rows(plan, source) for record in plan.records(row, source)]
-
-
 def _values(plan: Plan, source: Source, row: Row) -> Iterator[tuple]:
     """Yields each value of a row, at least one for each place."""
-    experiment, records = plan.experiment, plan.records(row, source)
+    for part, at, metric, side, paper in _places(plan, source, row):
+        records = plan.records(row, source, at if part == "sweep" else None)
+        relation = at if part in ("focus", "relations") else None
+        for value in [record.value(metric, side, relation) for record in records] or [math.nan]:
+            yield part, source.name, row.name, at, metric, side, paper, value
 
-    def lines(part: str, at: Any, metric: str, side: str, paper: float | None, values: list[float]) -> Iterator[tuple]:
-        for value in values or [math.nan]:
-            yield (part, source.name, row.name, at, metric, side, paper, value)
 
+def _places(plan: Plan, source: Source, row: Row) -> Iterator[tuple[str, Any, str, str, float | None]]:
+    """Yields part, place, metric and side of each figure of a row, and the paper's figure."""
+    experiment, side = plan.experiment, plan.experiment.side
     papers = experiment.paper(row, source.name)
     if experiment.kind == "table":
-        for metric, paper in zip(experiment.metrics, papers, strict=True):
-            values = [record.metric(metric, experiment.side) for record in records]
-            yield from lines("table", "", metric, experiment.side, paper, values)
+        yield from (("table", "", metric, side, x) for metric, x in zip(experiment.metrics, papers, strict=True))
     elif experiment.kind == "sweep":
-        metric = experiment.metrics[0]
-        for number, (point, paper) in enumerate(zip(experiment.points, papers, strict=True)):
-            values = [record.metric(metric, experiment.side) for record in plan.records(row, source, number)]
-            yield from lines("sweep", point, metric, experiment.side, paper, values)
+        points = zip(experiment.points, papers, strict=True)
+        yield from (("sweep", point, experiment.metrics[0], side, x) for point, x in points)
     else:
-        for metric in ("implausible", "wrong_implausible"):
-            for side in (*SIDES, "both"):
-                values = [record.metric(metric, side) for record in records]
-                yield from lines("implausible", "", metric, side, None, values)
+        shares = ("implausible", "wrong_implausible")
+        yield from (("implausible", "", metric, x, None) for metric in shares for x in (*SIDES, "both"))
         focus = experiment.focus.get(source.name)
-        if focus and all(focus.relation in x.content["relations"] for x in _records(plan, source)):
+        of_source = [run.record for run in plan.complete if run.source == source and run.record]
+        if focus and all(focus.relation in record.content["relations"] for record in of_source):
             for metric, paper in zip(experiment.metrics, papers, strict=True):
-                values = [record.of_relation(focus.relation, focus.side, metric) for record in records]
-                yield from lines("focus", focus.relation, metric, focus.side, paper, values)
-        for relation, sides in records[0].content["relations"].items() if records else ():
-            for side in sides:
-                for metric in (*OF_RELATIONS, "triples"):
-                    values = [record.of_relation(relation, side, metric) for record in records]
-                    yield from lines("relations", relation, metric, side, None, values)
+                yield "focus", focus.relation, metric, focus.side, paper
+        for record in plan.records(row, source)[:1]:
+            for relation, sides in record.content["relations"].items():
+                yield from (("relations", relation, x, y, None) for y in sides for x in (*OF_RELATIONS, "triples"))
 
 
 def tables(plan: Plan, frame: pd.DataFrame) -> list[Table]:
     """Returns the tables of an experiment, data set by data set, from its `figures`."""
-    found = []
+    found: list[Table] = []
     for source in plan.sources:
         of_source = frame[frame["dataset"] == source.name]
+        title = source.name + {"both": "", "head": ", heads only", "tail": ", tails only"}[plan.experiment.side]
         if plan.experiment.kind == "relations":
             found += _relations(plan, source, of_source)
         elif plan.experiment.kind == "sweep":
-            found.append(_sweep(plan, source, of_source))
-        elif plan.experiment.baseline:
-            found.append(_ratios(plan, source, of_source))
+            found.append(_sweep(plan, source, of_source, title))
         else:
-            found.append(_beside_the_paper(plan, source, of_source, _title(plan, source)))
+            found.append(_by_metric(plan, source, of_source, title, plan.experiment.baseline))
     return found
 
 
@@ -124,21 +111,6 @@ def _ours(figure: Any) -> str:
     return number(figure.mean, figure.metric) + spread
 
 
-def _title(plan: Plan, source: Source) -> str:
-    return source.name + {"both": "", "head": ", heads only", "tail": ", tails only"}[plan.experiment.side]
-
-
-def _beside_the_paper(plan: Plan, source: Source, frame: pd.DataFrame, title: str) -> Table:
-    """Our figures and the paper's in turn; the paper's column only where it has a figure."""
-    columns, lines = ["model"], {name: [name] for name in frame["row"].unique()}
-    for metric, group in frame.groupby("metric", sort=False):
-        with_paper = bool(group["paper"].notna().any())
-        columns += [METRICS[str(metric)], *["paper"] * with_paper]
-        for figure in group.itertuples():
-            lines[figure.row] += [_ours(figure), *[number(figure.paper, figure.metric)] * with_paper]
-    return _with_seeds(plan, source, title, columns, lines)
-
-
 def ratios(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Returns the figures of a table with our and the paper's `mean` and `paper` divided by those of the baseline."""
     base = frame[frame["row"] == baseline].set_index("metric")
@@ -146,22 +118,31 @@ def ratios(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
     return frame.assign(**columns)
 
 
-def _ratios(plan: Plan, source: Source, frame: pd.DataFrame) -> Table:
-    """Our figures, their ratios to the baseline, and those of the paper, which measured on other hardware."""
-    baseline = plan.experiment.baseline or ""
-    divided = ratios(frame, baseline)
-    columns, lines = ["model"], {name: [name] for name in frame["row"].unique()}
+def _by_metric(plan: Plan, source: Source, frame: pd.DataFrame, title: str, baseline: str | None = None) -> Table:
+    """Our figures, and beside them the paper's where it has any.
+
+    With a baseline the ratios to it stand there instead: the paper measured times on other hardware.
+    """
+    names = [*frame["row"].unique()]
+    columns = [("model", names)]
     for metric, group in frame.groupby("metric", sort=False):
-        of_group = divided.loc[group.index]
-        with_paper = bool(of_group["paper"].notna().any())
-        columns += [METRICS[str(metric)], f"÷ {baseline}", *["paper ÷"] * with_paper]
-        for figure, ratio in zip(group.itertuples(), of_group.itertuples(), strict=True):
-            values = (ratio.mean, ratio.paper)[: 1 + with_paper]
-            lines[figure.row] += [_ours(figure), *(NOTHING if math.isnan(x) else f"{x:.2f}" for x in values)]
-    return _with_seeds(plan, source, _title(plan, source), columns, lines)
+        columns.append((METRICS[str(metric)], [*map(_ours, group.itertuples())]))
+        if baseline:
+            divided = ratios(group, baseline)
+            columns.append((f"÷ {baseline}", [*map(_ratio, divided["mean"])]))
+            columns += [("paper ÷", [*map(_ratio, divided["paper"])])] * bool(divided["paper"].notna().any())
+        elif group["paper"].notna().any():
+            columns.append(("paper", [number(x, str(metric)) for x in group["paper"]]))
+    columns.append(("seeds", [_seeds(plan, source, name) for name in names]))
+    titles, cells = zip(*columns, strict=True)
+    return Table(title, [*titles], [[*row] for row in zip(*cells, strict=True)])
 
 
-def _sweep(plan: Plan, source: Source, frame: pd.DataFrame) -> Table:
+def _ratio(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{value:.2f}"
+
+
+def _sweep(plan: Plan, source: Source, frame: pd.DataFrame, title: str) -> Table:
     assert plan.experiment.sweep is not None
     metric, setting = METRICS[plan.experiment.metrics[0]], plan.experiment.sweep.setting
     rows = []
@@ -169,19 +150,14 @@ def _sweep(plan: Plan, source: Source, frame: pd.DataFrame) -> Table:
         rows.append([str(name), *map(_ours, group.itertuples()), _seeds(plan, source, str(name))])
         if group["paper"].notna().any():
             rows.append([f"{name}, paper", *map(number, group["paper"]), ""])
-    return Table(_title(plan, source), [f"{metric} by {setting}", *map(str, plan.experiment.points), "seeds"], rows)
-
-
-def _with_seeds(plan: Plan, source: Source, title: str, columns: list[str], lines: dict[str, list[str]]) -> Table:
-    rows = [[*cells, _seeds(plan, source, name)] for name, cells in lines.items()]
-    return Table(title, [*columns, "seeds"], rows)
+    return Table(title, [f"{metric} by {setting}", *map(str, plan.experiment.points), "seeds"], rows)
 
 
 def _seeds(plan: Plan, source: Source, name: str) -> str:
     """Returns the number of seeds of a row that are complete, with the planned number where that is larger."""
-    row, points = plan.experiment.row(name), range(len(plan.experiment.points))
-    done = [len(plan.records(row, source, number)) for number in points]
-    wanted = len(plan.at(row, source))
+    row, points = plan.experiment.row(name), plan.experiment.points
+    done = [len(plan.records(row, source, point)) for point in points]
+    wanted = len(plan.at(row, source, points[0]))
     if not wanted:
         return NOTHING
     if min(done) == wanted:
@@ -189,20 +165,23 @@ def _seeds(plan: Plan, source: Source, name: str) -> str:
     return f"{min(done) if min(done) == max(done) else f'{min(done)} to {max(done)}'} of {wanted}"
 
 
-def _relations(plan: Plan, source: Source, frame: pd.DataFrame) -> list[Table]:
+def _relations(plan: Plan, source: Source, frame: pd.DataFrame) -> Iterator[Table]:
     part = frame[frame["part"] == "implausible"]
-    columns = ["model", *(f"{side}, {of}" for of in ("all", "wrong") for side in ("heads", "tails", "both"))]
-    lines = {name: [name, *map(_ours, group.itertuples())] for name, group in part.groupby("row", sort=False)}
-    title = f"{source.name}: share of first answers that are implausible"
-    found = [_with_seeds(plan, source, title, columns, lines)]
+    columns = ["model", *(f"{side}, {of}" for of in ("all", "wrong") for side in ("heads", "tails", "both")), "seeds"]
+    rows = [
+        [str(name), *map(_ours, group.itertuples()), _seeds(plan, source, str(name))]
+        for name, group in part.groupby("row", sort=False)
+    ]
+    yield Table(f"{source.name}: share of first answers that are implausible", columns, rows)
     focus = frame[frame["part"] == "focus"]
     if len(focus):
         chosen = plan.experiment.focus[source.name]
-        title = f"{source.name}: {chosen.relation}, {chosen.side} side"
-        found.append(_beside_the_paper(plan, source, focus, title))
+        yield _by_metric(plan, source, focus, f"{source.name}: {chosen.relation}, {chosen.side} side")
     baseline = plan.experiment.baseline or ""
-    compared = {row.name: gains(frame, baseline, row.name) for row in _rows(plan, source) if row.name != baseline}
-    return found + [_gains(plan, source, name, gained) for name, gained in compared.items() if len(gained)]
+    for row in plan.experiment.rows_on(source.name):
+        gained = gains(frame, baseline, row.name)
+        if row.name != baseline and len(gained):
+            yield _gains(f"{source.name}: {row.name} beside {baseline}", gained)
 
 
 def gains(frame: pd.DataFrame, baseline: str, name: str) -> pd.DataFrame:
@@ -218,13 +197,13 @@ def gains(frame: pd.DataFrame, baseline: str, name: str) -> pd.DataFrame:
     )
     if before.empty or after.empty:
         return pd.DataFrame()
-    both = after.join(before.drop(columns="triples"), rsuffix="_before").reset_index()
+    both = after.join(before.drop(columns="triples").add_suffix("_before")).reset_index()
     both = both.assign(gain=both["hits@1"] - both["hits@1_before"])
     enough = both[both["triples"] >= FEWEST]
     return (enough if len(enough) else both).sort_values(["gain", "at", "side"], ascending=[False, True, True])
 
 
-def _gains(plan: Plan, source: Source, name: str, gained: pd.DataFrame) -> Table:
+def _gains(title: str, gained: pd.DataFrame) -> Table:
     shown = gained
     if len(gained) > MOST_GAINS + MOST_LOSSES:
         shown = pd.concat([gained[:MOST_GAINS], gained[-MOST_LOSSES:]])
@@ -237,9 +216,9 @@ def _gains(plan: Plan, source: Source, name: str, gained: pd.DataFrame) -> Table
         for _, x in shown.iterrows()
     ]
     better, worse = (gained["gain"] > 0).sum(), (gained["gain"] < 0).sum()
-    title = (
-        f"{source.name}: {name} beside {plan.experiment.baseline}, better on {better} sides of relations and worse on "
-        f"{worse}, of {len(gained)} with {FEWEST} test triples or more; the largest gains and losses"
+    title += (
+        f", better on {better} sides of relations and worse on {worse}, of {len(gained)} with {FEWEST} test triples or "
+        "more; the largest gains and losses"
     )
     of_wrong = ["implausible of wrong", "baseline"]
     columns = ["relation", "side", "triples", "Hits@1", "baseline", "gain", "MRR", "baseline", *of_wrong]

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import UsageError, validation_message
 
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
@@ -274,6 +274,61 @@ def read_settings(path: Path) -> dict[str, Any]:
         came = "an empty file" if settings is None else f"a {type(settings).__name__}"
         raise UsageError(f"expected `key: value` lines in {path}, got {came}")
     return settings
+
+
+class StrictModel(BaseModel):
+    """A part of a YAML file, in which an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SettingsFile(StrictModel):
+    """A YAML file about settings, such as a search space: one of the user's, or one that comes with the library."""
+
+    built_in_folder: ClassVar[Path]
+    _name: str = PrivateAttr("")
+    _where: str = PrivateAttr("")
+
+    @property
+    def name(self) -> str:
+        """The name of the file, without suffix."""
+        return self._name
+
+    @property
+    def where(self) -> str:
+        """What errors call the file."""
+        return self._where
+
+    @classmethod
+    def built_in(cls) -> dict[str, Path]:
+        """Returns the files that come with the library, by name."""
+        return {path.stem: path for path in sorted(cls.built_in_folder.rglob("*.yaml"), key=lambda path: path.stem)}
+
+    @classmethod
+    def read(cls, source: str | Path) -> Self:
+        """Reads a file, or the built-in one of that name, which wins over a path.
+
+        Raises:
+            UsageError: there is none, or it is invalid; the message has the file, the key and the reason.
+        """
+        path = cls.built_in().get(str(source), Path(source))
+        if not path.is_file():
+            raise UsageError(f"expected a YAML file or one of {', '.join(cls.built_in())}, got {str(source)!r}")
+        return cls.parse(read_settings(path), path.stem, str(source))
+
+    @classmethod
+    def parse(cls, content: Mapping[str, Any], name: str, where: str) -> Self:
+        """Checks the content of a file; `where` names it in errors.
+
+        Raises:
+            UsageError: a key or a value is invalid.
+        """
+        try:
+            parsed = cls(**{str(key): value for key, value in content.items()})
+        except ValidationError as error:
+            raise UsageError(f"{where}: {validation_message(error)}") from None
+        parsed._name, parsed._where = name, where
+        return parsed
 
 
 def _explain(error: ValidationError, config: type[BaseModel]) -> str:

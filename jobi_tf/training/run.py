@@ -15,12 +15,15 @@ from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.answers import best_answers
+from jobi_tf.evaluation.calibration import Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, explain
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, run_path
+
+FEW = 2000  # triples that probabilities are fitted on
 
 
 class Answer(NamedTuple):
@@ -227,7 +230,13 @@ class Run:
             DataError: a name is unknown.
         """
         (triple,) = self.graph.ids_of_triples([(head, relation, tail)])
-        return explain(self.model, self.graph, triple)
+        score = self.model.score(triple[None]).numpy()
+        return explain(self.model, self.graph, triple, float(self.calibration.probability(score)[0]))
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """The probabilities that scores stand for, fitted on validation triples."""
+        return calibrate(lambda x: self.model.score(x).numpy(), self.graph, self.config.p, self.config.seed, FEW)
 
     def complete(self, relation: str | None = None, k: int = 100) -> Table[NewTriple]:
         """Returns the k triples with the greatest scores that the graph does not hold; see `best_new_triples`.

@@ -1,5 +1,6 @@
 """What TensorBoard shows of a run, each part of which can be left out."""
 
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,15 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
 from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
 from jobi_tf.evaluation.answers import best_answers
+from jobi_tf.evaluation.calibration import (
+    BINS,
+    balanced_weights,
+    corrupt,
+    expected_calibration_error,
+    fit,
+    sample,
+    sigmoid,
+)
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.files import written_beside
@@ -31,6 +41,7 @@ SAMPLE = 200  # triples, or queries, of which scores and gradients are looked at
 SHOWN_QUERIES, SHOWN_ANSWERS = 5, 5
 MOST_VECTORS = 20_000  # that the projector can handle
 MOST_ROWS = 20_000  # of a histogram
+MOST_CALIBRATED = 2000  # triples that probabilities are fitted on
 
 # Settings that do not change the model.
 _NO_HPARAMS = {"columns", "header", "weights", "split", "checkpoint_every", "tensorboard", "profile", "run_dir"}
@@ -63,6 +74,7 @@ class TensorBoard(keras.callbacks.Callback):
         self.parts = tensorboard_parts(training.config.tensorboard)
         self.profile = [int(x) for x in training.config.profile.split(":")] if training.config.profile else None
         self._profiling = False
+        self._epoch = training.done
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Writes what is known before training, at the first call."""
@@ -100,7 +112,8 @@ class TensorBoard(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Writes the epoch."""
-        with self._writer.as_default(step=epoch + 1):
+        self._epoch = epoch + 1
+        with self._writer.as_default(step=self._epoch):
             if "scalars" in self.parts:
                 for name, value in logs.items():
                     tf.summary.scalar(_tag(name), value)
@@ -109,9 +122,12 @@ class TensorBoard(keras.callbacks.Callback):
         self._writer.flush()
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        """Writes the embeddings for the projector."""
+        """Writes the embeddings for the projector, and the images."""
         if self._profiling:
             self._stop_profiler()
+        if "images" in self.parts:
+            with self._writer.as_default(step=self._epoch):
+                write_images(self.model, self.training.graph, self.training.config)
         if "projector" in self.parts:
             write_projector(self.training.folder.logs, self.model, self.training.graph)
         self._writer.flush()
@@ -286,6 +302,52 @@ def predictions(model: JoBi, graph: Graph) -> str:
     return "\n".join(rows)
 
 
+def write_images(model: JoBi, graph: Graph, config: TrainConfig) -> None:
+    """Writes the reliability diagram and the precision-recall curve of probabilities, if matplotlib is installed.
+
+    They are those of validation triples and as many corruptions of each side.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    triples = sample(graph, config.seed, MOST_CALIBRATED)[1]
+    corruptions = corrupt(triples, graph, config.p, config.seed)[0]
+    scores = model.score(np.concatenate([triples, corruptions])).numpy()
+    true = np.arange(len(scores)) < len(triples)
+    slope, intercept = fit(scores.astype(np.float64), true)
+    probabilities = sigmoid(slope * scores + intercept)
+    error, bins = expected_calibration_error(probabilities, true, balanced_weights(true), BINS)
+    order = np.argsort(-probabilities, kind="stable")
+    found = np.cumsum(true[order])
+    for name, title, xs, ys, labels in (
+        (
+            "reliability",
+            f"calibration error {error:.3f}",
+            [x.probability for x in bins],
+            [x.true for x in bins],
+            ("probability", "share that is true"),
+        ),
+        (
+            "precision and recall",
+            f"{len(triples):,} triples, {len(corruptions):,} corruptions",
+            found / len(triples),
+            found / np.arange(1, len(found) + 1),
+            ("recall", "precision"),
+        ),
+    ):
+        figure = Figure(figsize=(5, 5), layout="constrained")
+        axes = figure.subplots()
+        axes.plot(xs, ys, marker="o" if name == "reliability" else "")
+        if name == "reliability":
+            axes.plot([0, 1], [0, 1], color="gray", linestyle="--")
+        axes.set(title=title, xlabel=labels[0], ylabel=labels[1], xlim=(0, 1), ylim=(0, 1.02))
+        axes.grid(alpha=0.3)
+        file = io.BytesIO()
+        figure.savefig(file, format="png")
+        tf.summary.image(f"probabilities/{name}", tf.io.decode_png(file.getvalue(), channels=4)[None])
+
+
 def markdown(values: Mapping[str, Any]) -> str:
     """Returns a table of names and values in Markdown."""
     rows = [f"| {name} | {_cell(value)} |" for name, value in values.items()]
@@ -305,7 +367,7 @@ def write_projector(logs: Path, model: JoBi, graph: Graph) -> None:
     degrees = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
     entities = np.argsort(-degrees, kind="stable")[:MOST_VECTORS]
     relations = np.arange(graph.num_relations)[:MOST_VECTORS]
-    types = _types(graph)
+    types = entity_types(graph)
     rows = {
         "entities": [("name", "triples", "type"), *((graph.entities[i], degrees[i], types[i]) for i in entities)],
         "relations": [
@@ -332,7 +394,7 @@ def write_projector(logs: Path, model: JoBi, graph: Graph) -> None:
     projector.visualize_embeddings(str(logs), config)
 
 
-def _types(graph: Graph) -> list[str]:
+def entity_types(graph: Graph) -> list[str]:
     """Returns the relation and side with which each entity occurs most often in training, such as `capital tail`."""
     rows = np.concatenate([side * graph.num_relations + graph.train[:, 1] for side in (HEAD, TAIL)]).astype(np.int64)
     entities = np.concatenate([graph.train[:, 0], graph.train[:, 2]]).astype(np.int64)

@@ -1,10 +1,13 @@
-"""The folder of a search, and what it has found so far."""
+"""What a search has found so far, and the files that show it."""
 
 import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
+from optuna.storages import RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial, TrialState
 
 from jobi_tf.errors import MissingExtraError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
@@ -12,91 +15,87 @@ from jobi_tf.files import written_beside
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.tuning.spaces import Space
 
-if TYPE_CHECKING:
-    import optuna
-    from optuna.trial import FrozenTrial
-
+# Files of a search, beside `trials.csv`, pictures and run folders.
+SPACE, DATABASE, BEST = "space.yaml", "search.db", "best.yaml"
 _SUMMARY = ("best_epoch", "epochs", "seconds")
 
 
-@dataclass(frozen=True)
-class SearchFolder:
-    """The files of a search: `space.yaml`, `search.db` (Optuna's storage), `trials/0000` … (run folders), `trials.csv`,
-    `best.yaml` and pictures.
-    """
-
-    path: Path
-
-    @property
-    def space(self) -> Path:
-        """The space."""
-        return self.path / "space.yaml"
-
-    @property
-    def database(self) -> Path:
-        """Every trial, as Optuna keeps it."""
-        return self.path / "search.db"
-
-    @property
-    def best(self) -> Path:
-        """Settings of the best trial, for `jobi-tf train --config`."""
-        return self.path / "best.yaml"
-
-    def trial(self, trial: "FrozenTrial") -> RunFolder:
-        """Returns the run folder of a trial: a retried one goes on in the folder of the first try."""
-        return RunFolder(self.path / "trials" / f"{number(trial):04d}")
-
-
-def number(trial: "FrozenTrial") -> int:
+def number(trial: FrozenTrial) -> int:
     """Returns the number of a trial; of a retry, that of the first try."""
-    from optuna.storages import RetryHeartbeatStaleTrialCallback
-
     first = RetryHeartbeatStaleTrialCallback.retried_trial_number(trial)
     return trial.number if first is None else first
+
+
+def run_folder(path: Path, trial: FrozenTrial) -> RunFolder:
+    """Returns the run folder of a trial of a search: a retried one goes on in the folder of the first try."""
+    return RunFolder(path / "trials" / f"{number(trial):04d}")
 
 
 @dataclass(frozen=True)
 class Results:
     """The trials of a search, from Optuna's study.
 
-    `trials` are without those that were retried or only repeat the parameters of another. The user attributes of one
-    are `metrics` (of its best epoch), `best_epoch`, `epochs`, `seconds`, and `reason` if it failed.
+    The user attributes of a trial are `metrics` (of its best epoch), `best_epoch`, `epochs`, `seconds`, and `reason` if
+    it failed.
+
+    Args:
+        space: what is searched.
+        path: folder of the search.
+        study: Optuna's study.
+        trials: those that have begun, without those that were retried or only repeat the parameters of another.
     """
 
     space: Space
-    folder: SearchFolder
-    study: "optuna.Study"
-    trials: "tuple[FrozenTrial, ...]"
+    path: Path
+    study: optuna.Study
+    trials: tuple[FrozenTrial, ...]
 
-    def ranked(self) -> "list[FrozenTrial]":
+    @classmethod
+    def of(cls, study: optuna.Study, space: Space, path: Path) -> "Results":
+        """Reads the trials of a study."""
+        trials = {number(x): x for x in study.get_trials(deepcopy=False) if "same_as" not in x.user_attrs}
+        begun = [trials[i] for i in sorted(trials) if trials[i].state != TrialState.WAITING]
+        return cls(space, path, study, tuple(begun))
+
+    def ranked(self) -> list[FrozenTrial]:
         """Returns the complete trials, the best first; of equal ones, the earlier."""
-        complete = [trial for trial in self.trials if trial.state.name == "COMPLETE"]
+        complete = [trial for trial in self.trials if trial.state == TrialState.COMPLETE]
         return sorted(complete, key=lambda trial: (-(trial.value or 0), number(trial)))
 
     def count(self, state: str) -> int:
         """Returns the number of trials in one of Optuna's states, such as `COMPLETE`."""
         return sum(trial.state.name == state for trial in self.trials)
 
-    def params(self, trial: "FrozenTrial") -> dict[str, Any]:
+    def params(self, trial: FrozenTrial) -> dict[str, Any]:
         """Returns the settings that varied in a trial."""
         return self.space.rounded(trial.params)
 
     def write(self) -> None:
         """Writes `trials.csv`, and `best.yaml` once a trial is complete."""
-        names = [*self.space.search]
-        path = self.folder.path / "trials.csv"
+        columns = ["trial", "state", "value", *BETTER_IF_HIGHER, *_SUMMARY, *self.space.search, "run", "reason"]
+        path = self.path / "trials.csv"
         with written_beside(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["trial", "state", "value", *BETTER_IF_HIGHER, *_SUMMARY, *names, "run", "reason"])
-            writer.writerows(self._row(trial, names) for trial in self.trials)
+            csv.writer(file).writerows([columns, *map(self._row, self.trials)])
         for trial in self.ranked()[:1]:
             config = self.space.config(self.params(trial))  # its run folder may be on another machine
             by = f"validation {METRICS[self.space.metric]}: {trial.value:.4f}"
-            with written_beside(self.folder.best) as beside:
+            with written_beside(self.path / BEST) as beside:
                 config.write(beside)
                 settings = beside.read_text(encoding="utf-8")
                 title = f"# trial {number(trial)}, the best of {len(self.trials)} by {by}"
                 beside.write_text(f"{title}\n{settings}", encoding="utf-8")
+
+    def _row(self, trial: FrozenTrial) -> list[Any]:
+        found, params = trial.user_attrs, self.params(trial)
+        metrics = found.get("metrics", {})
+        return [
+            *(number(trial), trial.state.name.lower(), trial.value),
+            *(metrics.get(name) for name in BETTER_IF_HIGHER),
+            *(found.get(name) for name in _SUMMARY),
+            # A setting that does not vary in this trial has its fixed value.
+            *(params.get(name, self.space.settings.get(name)) for name in self.space.search),
+            *(run_folder(self.path, trial).path.relative_to(self.path), found.get("reason")),
+        ]
 
     def draw(self) -> list[Path]:
         """Draws the history, the importance of each setting and the trials as parallel coordinates, as PNG.
@@ -115,8 +114,7 @@ class Results:
         from optuna.visualization import matplotlib as plots
 
         mpl.use("agg")
-        values = {trial.value for trial in self.ranked()}
-        if len(values) < 2:
+        if len({trial.value for trial in self.ranked()}) < 2:
             return []
         target = f"validation {METRICS[self.space.metric]}"
         axes = {
@@ -124,23 +122,9 @@ class Results:
             "parallel": plots.plot_parallel_coordinate(self.study, target_name=target),
             "importances": plots.plot_param_importances(self.study, evaluator=PedAnovaImportanceEvaluator()),
         }
-        paths = []
         for name, axis in axes.items():
             figure = axis.get_figure(root=True)
             assert figure is not None
-            paths.append(self.folder.path / f"{name}.png")
-            with written_beside(paths[-1]) as beside:
+            with written_beside(self.path / f"{name}.png") as beside:
                 figure.savefig(beside, dpi=120, bbox_inches="tight", format="png")
-        return paths
-
-    def _row(self, trial: "FrozenTrial", names: Sequence[str]) -> list[Any]:
-        found, params = trial.user_attrs, self.params(trial)
-        metrics = found.get("metrics", {})
-        return [
-            *(number(trial), trial.state.name.lower(), trial.value),
-            *(metrics.get(name) for name in BETTER_IF_HIGHER),
-            *(found.get(name) for name in _SUMMARY),
-            # A setting that does not vary in this trial has its fixed value.
-            *(params.get(name, self.space.settings.get(name)) for name in names),
-            *(self.folder.trial(trial).path.relative_to(self.folder.path), found.get("reason")),
-        ]
+        return [self.path / f"{name}.png" for name in axes]

@@ -3,9 +3,11 @@
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -19,13 +21,11 @@ from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.files import written_beside
 from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError
 from jobi_tf.training.config import read_settings
-from jobi_tf.tuning.results import Results, SearchFolder, number
+from jobi_tf.tuning.results import DATABASE, SPACE, Results, number, run_folder
 from jobi_tf.tuning.spaces import Space
 from jobi_tf.tuning.trial import summary, train_trial
 
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-# Ranges whose end is no multiple of the step are as good.
-warnings.filterwarnings("ignore", "The distribution is specified by", UserWarning)
 
 HEARTBEAT, GRACE = 10, 30  # seconds
 SECONDS_FOR_SQLITE = 60  # to wait for other processes that write
@@ -62,24 +62,19 @@ def search(
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space.check()
-    folder = SearchFolder(Path(out))
-    if folder.path.exists() and not folder.space.is_file() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+    path = Path(out)
+    if path.exists() and not (path / SPACE).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"expected a new or empty folder, or that of a search, but {out} holds other files")
     graph = space.config({}).load_graph()
     if not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, by which trials are compared, got none")
-    folder.path.mkdir(parents=True, exist_ok=True)
-    _keep(space, folder)
-    study = open_study(space, folder, graph.fingerprint, storage)
-    with Jobs(jobs) as processes, ThreadPoolExecutor(1) as pool:
-        running = _Search(space, folder, study, processes, jobs, on_event)
-        future = pool.submit(running.run)
-        try:
-            future.result()
-        except BaseException:  # also an interruption of this thread
-            processes.stop()
-            raise
-    results = results_of(study, space, folder)
+    path.mkdir(parents=True, exist_ok=True)
+    _keep(space, path / SPACE)
+    study = open_study(space, path, graph.fingerprint, storage)
+    # An interruption reaches this thread and ends the processes; the other one then notes which trials to retry.
+    with ThreadPoolExecutor(1) as pool, Jobs(jobs) as processes:
+        pool.submit(_Search(space, path, study, processes, jobs, on_event).run).result()
+    results = Results.of(study, space, path)
     results.write()
     if not results.ranked():
         reasons = [trial.user_attrs["reason"] for trial in results.trials if "reason" in trial.user_attrs]
@@ -87,17 +82,17 @@ def search(
     return results
 
 
-def open_study(space: Space, folder: SearchFolder, fingerprint: str, storage: str | None = None) -> optuna.Study:
+def open_study(space: Space, path: Path, fingerprint: str, storage: str | None = None) -> optuna.Study:
     """Creates or opens Optuna's study; the points of a grid are enqueued.
 
     Raises:
         UsageError: the search was begun on another graph, or the storage does not exist.
         DataError: the storage is damaged.
     """
-    database = sqlalchemy.URL.create("sqlite", database=str(folder.database)).render_as_string()
+    database = sqlalchemy.URL.create("sqlite", database=str(path / DATABASE)).render_as_string()
     try:
         study = optuna.create_study(
-            study_name=folder.path.absolute().name if storage else "search",
+            study_name=path.absolute().name if storage else "search",
             storage=optuna.storages.RDBStorage(
                 storage or database,
                 engine_kwargs={} if storage else {"connect_args": {"timeout": SECONDS_FOR_SQLITE}},
@@ -112,14 +107,14 @@ def open_study(space: Space, folder: SearchFolder, fingerprint: str, storage: st
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
         kind = UsageError if storage else DataError
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        raise kind(f"expected Optuna's storage in {storage or folder.database}: {reason}") from None
+        raise kind(f"expected Optuna's storage in {storage or path / DATABASE}: {reason}") from None
     # Another seed after an interruption, or the first proposals would be repeated.
     seed = space.seed + len(study.get_trials(deepcopy=False))
     samplers = optuna.samplers
     study.sampler = samplers.TPESampler(seed=seed) if space.sampler == "tpe" else samplers.RandomSampler(seed=seed)
     if study.user_attrs.get("graph", fingerprint) != fingerprint:
         raise UsageError(
-            f"expected the data that the search in {folder.path} began with, but {space.settings['dataset']} has "
+            f"expected the data that the search in {path} began with, but {space.settings['dataset']} has "
             "changed: choose another folder by --out"
         )
     study.set_user_attr("graph", fingerprint)
@@ -129,24 +124,19 @@ def open_study(space: Space, folder: SearchFolder, fingerprint: str, storage: st
     return study
 
 
-def results_of(study: optuna.Study, space: Space, folder: SearchFolder) -> Results:
-    """Returns the trials of a study, each once."""
-    trials = {number(x): x for x in study.get_trials(deepcopy=False) if "same_as" not in x.user_attrs}
-    begun = [trials[i] for i in sorted(trials) if trials[i].state != TrialState.WAITING]
-    return Results(space, folder, study, tuple(begun))
-
-
+@dataclass
 class _Search:
     """What the jobs of one process do."""
 
-    def __init__(
-        self, space: Space, folder: SearchFolder, study: optuna.Study, jobs: Jobs, count: int, on_event: OnEvent
-    ):
-        self.space, self.folder, self.study = space, folder, study
-        self.jobs, self.count, self.on_event = jobs, count, on_event
-        self.crashes: dict[int, int] = {}
-        self.error: JobiError | None = None
-        self.lock = threading.Lock()
+    space: Space
+    path: Path
+    study: optuna.Study
+    jobs: Jobs
+    count: int
+    on_event: OnEvent
+    crashes: Counter[int] = field(default_factory=Counter)
+    error: JobiError | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
         """Goes on until all trials of the study have ended, also those of other processes."""
@@ -195,13 +185,13 @@ class _Search:
                 assert other.value is not None
                 return other.value
         frozen = self.study.get_trials(deepcopy=False)[trial.number]
-        first, folder = number(frozen), self.folder.trial(frozen)
+        first, folder = number(frozen), run_folder(self.path, frozen)
         config = self.space.config(params, run_dir=str(folder.path))
         self.on_event(first, None)
         trial.set_user_attr("retry", False)
         try:
             log = folder.path.with_suffix(".log")
-            self.jobs.run(train_trial, config, params, log=log, on_epoch=partial(self._report, trial, first))
+            self.jobs.run(train_trial, config, log=log, on_epoch=partial(self._report, trial, first))
         except JobiError as error:
             self._note_failure(trial, first, error)
             raise
@@ -230,7 +220,7 @@ class _Search:
         if fatal:
             self.error = JobiError(f"trial {first} could not go on: {error}; the same command continues it")
         killed = isinstance(error, JobKilledError)
-        self.crashes[first] = self.crashes.get(first, 0) + killed
+        self.crashes[first] += killed
         if fatal or isinstance(error, JobStoppedError) or (killed and self.crashes[first] <= MOST_CRASHES):
             trial.set_user_attr("retry", True)
         else:
@@ -239,7 +229,7 @@ class _Search:
     def _after_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         if trial.user_attrs.get("retry"):
             RETRY(study, trial)
-        results = results_of(study, self.space, self.folder)
+        results = Results.of(study, self.space, self.path)
         with self.lock:
             if "same_as" not in trial.user_attrs and not trial.user_attrs.get("retry"):
                 results.write()  # after each trial: a search that is killed leaves its table behind
@@ -250,19 +240,19 @@ class _Search:
             study.stop()
 
 
-def _keep(space: Space, folder: SearchFolder) -> None:
+def _keep(space: Space, path: Path) -> None:
     """Writes the space; only its description and number of trials may differ from those of a search that is continued.
 
     Raises:
         UsageError: something else differs.
     """
-    if folder.space.is_file():
-        before, now = read_settings(folder.space), space.as_mapping()
+    if path.is_file():
+        before, now = read_settings(path), space.as_mapping()
         for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
             if before.get(key) != now.get(key) or list(before.get(key) or ()) != list(now.get(key) or ()):
                 raise UsageError(
-                    f"expected the search of {folder.path}, where {key} is {before.get(key)}, got {now.get(key)}: "
+                    f"expected the search of {path.parent}, where {key} is {before.get(key)}, got {now.get(key)}: "
                     "choose another folder by --out"
                 )
-    with written_beside(folder.space) as beside:
+    with written_beside(path) as beside:
         space.write(beside)

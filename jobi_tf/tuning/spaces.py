@@ -2,35 +2,37 @@
 
 import itertools
 import types
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from jobi_tf.errors import UsageError, validation_message
-from jobi_tf.training.config import TrainConfig, read_settings
+from jobi_tf.errors import MissingExtraError, UsageError
+from jobi_tf.training.config import SettingsFile, StrictModel, TrainConfig
 
-if TYPE_CHECKING:
+try:
     import optuna
+    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+except ImportError:
+    raise MissingExtraError("searching needs Optuna: pip install 'jobi-tf[search]'") from None
 
-READY_MADE = Path(__file__).parent / "spaces"
+# Ranges whose end is no multiple of the step are as good.
+warnings.filterwarnings("ignore", "The distribution is specified by", UserWarning)
+
 DEFAULT_TRIALS = 50
 # Results of different data cannot be compared; `metric` of the space is the monitor; the rest belongs to the machine.
 NOT_SEARCHED = (
     *("dataset", "split", "columns", "header", "weights", "monitor", "eval_every"),
-    *("devices", "logical_devices", "run_dir"),
+    *("devices", "logical_devices", "run_dir", "tensorboard", "profile"),
 )
 _DIGITS = 12  # makes 0.3 of 0.1 + 2 · 0.1
 _COMBINATIONS = 10_000  # that are checked before a search begins
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Parameter(_Part):
+class Parameter(StrictModel):
     """A setting that varies: over `choices`, or from `low` to `high`, with a `step` or by factors (`log`).
 
     Where a setting named in `when` has another value than those listed there, this one keeps its value in `settings`.
@@ -41,75 +43,49 @@ class Parameter(_Part):
     high: float | None = None
     step: float | None = Field(None, gt=0)
     log: bool = False
-    when: dict[str, list[Any]] = {}
+    when: dict[str, list[Any]] = Field({})
 
     @model_validator(mode="before")
     @classmethod
-    def _list_of_choices(cls, value: Any) -> Any:
-        return {"choices": value} if isinstance(value, list) else value
-
-    @field_validator("when", mode="before")
-    @classmethod
-    def _lists(cls, value: Any) -> Any:
-        return {k: v if isinstance(v, list) else [v] for k, v in value.items()} if isinstance(value, dict) else value
+    def _short_forms(cls, value: Any) -> Any:
+        """Makes `choices` of a list, and lists of single values in `when`."""
+        if isinstance(value, list):
+            return {"choices": value}
+        if isinstance(value, dict) and isinstance(when := value.get("when"), dict):
+            return value | {"when": {name: x if isinstance(x, list) else [x] for name, x in when.items()}}
+        return value
 
     @model_validator(mode="after")
-    def _choices_or_range(self) -> "Parameter":
-        if self.choices is not None:
-            if not {"low", "high", "step", "log"}.isdisjoint(self.model_fields_set):
-                raise ValueError("expected choices or a range, got both")
-            if any(value in self.choices[:i] for i, value in enumerate(self.choices)):
-                raise ValueError(f"expected each choice once, got {self.choices}")
-        elif self.low is None or self.high is None or not self.low <= self.high:
-            raise ValueError(
-                f"expected a list of choices, or low and high with low ≤ high, got {self.low}, {self.high}"
-            )
-        elif self.log and (self.low <= 0 or self.step):
-            raise ValueError(f"expected a low above 0 and no step with log, got {self.low} and {self.step}")
+    def _choices_or_range(self) -> Self:
+        if self.choices is None:
+            if self.low is None or self.high is None:
+                raise ValueError("expected a list of choices, or low and high")
+        elif not {"low", "high", "step", "log"}.isdisjoint(self.model_fields_set):
+            raise ValueError("expected choices or a range, got both")
+        elif any(value in self.choices[:i] for i, value in enumerate(self.choices)):
+            raise ValueError(f"expected each choice once, got {self.choices}")
         return self
 
-    def checked(self, name: str) -> "Parameter":
-        """Returns this with values of the types that the setting has.
+    def distribution(self, name: str) -> BaseDistribution:
+        """Returns Optuna's distribution, with values of the type that the setting has.
 
         Raises:
-            ValueError: a value is no value of the setting, or the setting is no number and has a range.
+            ValueError: a value is no value of the setting, the setting is no number and has a range, or Optuna does not
+                accept the range.
         """
-        when = {other: [_valid(other, value) for value in values] for other, values in self.when.items()}
         if self.choices is not None:
-            return self.model_copy(update={"choices": [_valid(name, x) for x in self.choices], "when": when})
-        if _kind(name) not in (int, float):
+            return CategoricalDistribution([_valid(name, x) for x in self.choices])
+        if (kind := _type(name)) not in (int, float):
             raise ValueError(f"expected a list of choices, since {name} is no number")
-        if _kind(name) is int and any(x is not None and x % 1 for x in (self.low, self.high, self.step)):
-            raise ValueError(f"expected whole numbers, got {self.low}, {self.high} and {self.step}")
-        for end in (self.low, self.high):
-            _valid(name, end)
-        return self.model_copy(update={"when": when})
-
-    def suggest(self, name: str, trial: "optuna.trial.Trial") -> Any:
-        """Returns the value in a trial."""
-        if self.choices is not None:
-            return trial.suggest_categorical(name, self.choices)
-        assert self.low is not None
-        assert self.high is not None
-        if _kind(name) is int:
-            return trial.suggest_int(name, int(self.low), int(self.high), step=int(self.step or 1), log=self.log)
-        return trial.suggest_float(name, self.low, self.high, step=self.step, log=self.log)
-
-    def values(self, name: str) -> list[Any]:
-        """Returns the values of a grid; none of a range without a step."""
-        if self.choices is not None:
-            return self.choices
-        if self.step is None or self.low is None or self.high is None:
-            return []
-        count = int((self.high - self.low) / self.step + 1e-9) + 1
-        return [_valid(name, round(self.low + i * self.step, _DIGITS)) for i in range(count)]
-
-    def ends(self, name: str) -> list[Any]:
-        """Returns the choices, or the ends of the range."""
-        return self.choices or [_valid(name, self.low), _valid(name, self.high)]
+        low, high = _valid(name, self.low), _valid(name, self.high)
+        if kind is float:
+            return FloatDistribution(low, high, self.log, self.step)
+        if self.step and self.step % 1:
+            raise ValueError(f"expected a whole number as the step, got {self.step}")
+        return IntDistribution(low, high, self.log, int(self.step or 1))
 
 
-class Pruning(_Part):
+class Pruning(StrictModel):
     """What ends a trial early, by the metric at its rankings: nothing, Optuna's median rule or successive halving."""
 
     method: Literal["none", "median", "halving"] = "none"
@@ -124,24 +100,22 @@ class Pruning(_Part):
         return {"method": value} if isinstance(value, str) else value or {}
 
     @model_validator(mode="after")
-    def _options_of_the_method(self) -> "Pruning":
+    def _options_of_the_method(self) -> Self:
         known = {"none": set[str](), "median": {"startup", "warmup"}, "halving": {"first", "factor"}}[self.method]
         if other := self.model_fields_set - known - {"method"}:
             raise ValueError(f"expected no {', '.join(sorted(other))} with the method {self.method}")
         return self
 
-    def pruner(self, eval_every: int) -> "optuna.pruners.BasePruner":
+    def pruner(self, eval_every: int) -> optuna.pruners.BasePruner:
         """Returns Optuna's pruner, given the epochs between rankings."""
-        from optuna import pruners
-
         if self.method == "median":
-            return pruners.MedianPruner(n_startup_trials=self.startup, n_warmup_steps=self.warmup)
+            return optuna.pruners.MedianPruner(n_startup_trials=self.startup, n_warmup_steps=self.warmup)
         if self.method == "halving":
-            return pruners.SuccessiveHalvingPruner(self.first or eval_every, reduction_factor=self.factor)
-        return pruners.NopPruner()
+            return optuna.pruners.SuccessiveHalvingPruner(self.first or eval_every, reduction_factor=self.factor)
+        return optuna.pruners.NopPruner()
 
 
-class Space(_Part):
+class Space(SettingsFile):
     """A search space, as a YAML file has it.
 
     `settings` are fields of `TrainConfig` that are fixed, `search` those that vary. `trials` is the number of trials,
@@ -149,16 +123,16 @@ class Space(_Part):
     sampler.
     """
 
+    built_in_folder: ClassVar[Path] = Path(__file__).parent / "spaces"
+
     description: str = ""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = Field({})
     search: dict[str, Parameter] = Field(min_length=1)
     sampler: Literal["tpe", "random", "grid"] = "tpe"
     trials: int | None = Field(None, ge=1)
     metric: Literal["mrr", "hits@1", "hits@3", "hits@10"] = "hits@10"
     seed: int = Field(0, ge=0)
     prune: Pruning = Field(default_factory=lambda: Pruning.model_validate({}))
-    _name: str = PrivateAttr("")
-    _where: str = PrivateAttr("")
 
     @field_validator("settings")
     @classmethod
@@ -174,36 +148,32 @@ class Space(_Part):
     @field_validator("search")
     @classmethod
     def _parameters(cls, search: dict[str, Parameter]) -> dict[str, Parameter]:
+        known = [name for name in TrainConfig.model_fields if name not in NOT_SEARCHED]
         for name, parameter in search.items():
-            if name not in TrainConfig.model_fields or name in NOT_SEARCHED:
-                known = ", ".join(x for x in TrainConfig.model_fields if x not in NOT_SEARCHED)
-                raise ValueError(f"expected some of {known}, got {name!r}")
-            for other in parameter.when:
-                if other == name or other not in TrainConfig.model_fields or (other in search and search[other].when):
-                    raise ValueError(f"expected {name}.when to name settings without a condition, got {other!r}")
-        found = {}
-        for name, parameter in search.items():
+            if name not in known:
+                raise ValueError(f"expected some of {', '.join(known)}, got {name!r}")
             try:
-                found[name] = parameter.checked(name)
+                parameter.distribution(name)
+                for other, values in parameter.when.items():
+                    if other not in TrainConfig.model_fields or (other in search and search[other].when):
+                        raise ValueError(f"expected `when` to name settings without a condition, got {other!r}")
+                    values[:] = [_valid(other, value) for value in values]
+                if parameter.choices:
+                    parameter.choices[:] = [_valid(name, value) for value in parameter.choices]
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
-        return found
+        return search
 
     @model_validator(mode="after")
-    def _consistent(self) -> "Space":
+    def _consistent(self) -> Self:
         for name, parameter in self.search.items():
             if name in self.settings and not parameter.when:
                 raise ValueError(f"expected {name} under search or under settings, got it under both")
-            if self.sampler == "grid" and not parameter.values(name):
+            if self.sampler == "grid" and not self.values(name):
                 raise ValueError(f"expected choices or a step for {name}, since the sampler is grid")
         if "seed" in self.search and self.settings.get("split"):
             raise ValueError("expected a fixed seed with settings.split, whose parts it draws")
         return self
-
-    @property
-    def name(self) -> str:
-        """The name of its file."""
-        return self._name
 
     @property
     def size(self) -> int:
@@ -215,14 +185,20 @@ class Space(_Part):
     def config(self, params: Mapping[str, Any], **more: Any) -> TrainConfig:
         """Returns the settings of a trial; those that have no effect there are left out."""
         settings = self.settings | {"monitor": self.metric} | dict(params) | more
-        return TrainConfig.create(settings, self._where).effective()
+        return TrainConfig.create(settings, self.where).effective()
 
-    def suggest(self, trial: "optuna.trial.Trial") -> dict[str, Any]:
+    def suggest(self, trial: optuna.Trial) -> dict[str, Any]:
         """Returns the settings that vary in a trial."""
         params: dict[str, Any] = {}
         for name, parameter in sorted(self.search.items(), key=lambda item: bool(item[1].when)):
             if self._is_active(parameter, params):
-                params[name] = parameter.suggest(name, trial)
+                match parameter.distribution(name):
+                    case CategoricalDistribution(choices=choices):
+                        params[name] = trial.suggest_categorical(name, choices)
+                    case IntDistribution(low=low, high=high, step=step, log=log):
+                        params[name] = trial.suggest_int(name, low, high, step=step, log=log)
+                    case FloatDistribution(low=low, high=high, step=step, log=log):
+                        params[name] = trial.suggest_float(name, low, high, step=step, log=log)
         return self.rounded(params)
 
     def rounded(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,9 +206,27 @@ class Space(_Part):
         values = {name: params[name] for name in self.search if name in params}
         return {name: round(x, _DIGITS) if isinstance(x, float) else x for name, x in values.items()}
 
+    def values(self, name: str, ends: bool = False) -> list[Any]:
+        """Returns the choices of a setting, or the values of its range; none of a range without a step.
+
+        Args:
+            name: the setting.
+            ends: whether only the ends of a range are wanted.
+        """
+        match self.search[name].distribution(name):
+            case CategoricalDistribution(choices=choices):
+                return [*choices]
+            case IntDistribution(low=low, high=high) | FloatDistribution(low=low, high=high):
+                if ends:
+                    return [low, high]
+                if step := self.search[name].step:
+                    count = int((high - low) / step + 1e-9) + 1
+                    return [_valid(name, round(low + i * step, _DIGITS)) for i in range(count)]
+        return []
+
     def points(self) -> Iterator[dict[str, Any]]:
         """Yields every point of the grid."""
-        return self._combinations(lambda name: self.search[name].values(name))
+        return self._combinations(self.values)
 
     def check(self) -> None:
         """Checks combinations of settings before any is trained.
@@ -241,12 +235,10 @@ class Space(_Part):
             UsageError: the data set is missing, two settings contradict each other, or one has no effect.
         """
         if self.settings.get("dataset") is None:
-            raise UsageError(f"{self._where}: expected a data set: settings.dataset, or --dataset on the command line")
+            raise UsageError(f"{self.where}: expected a data set: settings.dataset, or --dataset on the command line")
         idle = set(self.settings)
-        ends = self._combinations(lambda name: self.search[name].ends(name))
-        for params in itertools.islice(ends, _COMBINATIONS):
-            config = TrainConfig.create(self.settings | params, self._where)
-            without = config.without_effect()
+        for params in itertools.islice(self._combinations(lambda name: self.values(name, ends=True)), _COMBINATIONS):
+            without = TrainConfig.create(self.settings | params, self.where).without_effect()
             idle &= without.keys()
             try:
                 if useless := [name for name in params if name in without]:
@@ -256,11 +248,11 @@ class Space(_Part):
                 self.config(params).check()
             except UsageError as error:
                 point = ", ".join(f"{name} {value}" for name, value in params.items())
-                raise UsageError(f"{self._where}: with {point}: {error}") from None
+                raise UsageError(f"{self.where}: with {point}: {error}") from None
         if idle:
-            raise UsageError(f"{self._where}: settings.{min(idle)} has no effect in any trial; remove it")
+            raise UsageError(f"{self.where}: settings.{min(idle)} has no effect in any trial; remove it")
 
-    def changed(self, settings: Mapping[str, Any], trials: int | None = None) -> "Space":
+    def changed(self, settings: Mapping[str, Any], trials: int | None = None) -> Self:
         """Returns a copy with settings that were given elsewhere; those are not searched.
 
         Raises:
@@ -270,7 +262,7 @@ class Space(_Part):
         mapping["settings"] = self.settings | dict(settings)
         mapping["search"] = {name: part for name, part in mapping["search"].items() if name not in settings}
         mapping["trials"] = trials or self.trials
-        return parse_space(mapping, self._name, self._where)
+        return self.parse(mapping, self.name, self.where)
 
     def as_mapping(self) -> dict[str, Any]:
         """Returns what the YAML file has."""
@@ -296,38 +288,7 @@ class Space(_Part):
                 yield {name: both[name] for name in self.search if name in both}
 
 
-def read_space(source: str | Path) -> Space:
-    """Reads a YAML file, or the ready-made space of that name.
-
-    Raises:
-        UsageError: there is none, or it is invalid; the message has the file, the key and the reason.
-    """
-    path = ready_made().get(str(source), Path(source))
-    if path == Path(source) and not path.is_file():
-        raise UsageError(f"expected a YAML file or one of {', '.join(ready_made())}, got {str(source)!r}")
-    return parse_space(read_settings(path), path.stem, str(source))
-
-
-def ready_made() -> dict[str, Path]:
-    """Returns the spaces that come with the library, by name."""
-    return {path.stem: path for path in sorted(READY_MADE.glob("*.yaml"))}
-
-
-def parse_space(mapping: Mapping[str, Any], name: str, where: str) -> Space:
-    """Checks the content of a YAML file; `where` names it in errors.
-
-    Raises:
-        UsageError: a key or a value is invalid.
-    """
-    try:
-        space = Space(**{str(key): value for key, value in mapping.items()})
-    except ValidationError as error:
-        raise UsageError(f"{where}: {validation_message(error)}") from None
-    space._name, space._where = name, where
-    return space
-
-
-def _kind(name: str) -> Any:
+def _type(name: str) -> Any:
     """Returns the type of a setting: int, float, bool or str."""
     kind: Any = TrainConfig.model_fields[name].annotation
     if get_origin(kind) is types.UnionType:

@@ -1,4 +1,4 @@
-"""One trial of a search, trained in a process of its own."""
+"""One trial of a search, trained in a process of its own, which does not load Optuna."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,24 +11,11 @@ from jobi_tf.training.run_folder import RunFolder
 if TYPE_CHECKING:
     import keras
 
-    from jobi_tf.training.recording import Training
 
-
-def train_trial(config: TrainConfig, params: dict[str, Any], callback: "keras.callbacks.Callback") -> None:
-    """Trains a trial into its run folder, from its last checkpoint if it has one, with `params` for TensorBoard."""
-    folder = RunFolder(Path(config.run_dir or ""))
-
-    def begin(training: "Training") -> list["keras.callbacks.Callback"]:
-        import tensorflow as tf
-        from tensorboard.plugins.hparams import api as hparams
-
-        with tf.summary.create_file_writer(str(training.folder.logs)).as_default():
-            values = {name: "default" if value is None else value for name, value in params.items()}
-            hparams.hparams(values, trial_id=folder.path.name)
-        return [callback]
-
-    with run_lock(folder.path):
-        train_or_resume(config, begin)
+def train_trial(config: TrainConfig, callback: "keras.callbacks.Callback") -> None:
+    """Trains a trial into its run folder, from its last checkpoint if it has one."""
+    with run_lock(Path(config.run_dir or "")):
+        train_or_resume(config, [callback])
 
 
 def summary(folder: RunFolder, config: TrainConfig) -> dict[str, Any]:

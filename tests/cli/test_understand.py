@@ -50,3 +50,10 @@ def test_converted_embeddings_are_those_of_the_run(run, call, tmp_path, suffix):
 
 def test_convert_refuses_another_format(run, call, tmp_path):
     assert call("convert", run, "--out", tmp_path / "x.csv", status=2).stderr
+
+
+def test_plots_are_written_as_png_and_svg(run, call, tmp_path):
+    call("plot", run, "--out", tmp_path / "plots")
+    assert {x.name for x in (tmp_path / "plots").iterdir()} == {
+        f"{name}.{suffix}" for name in ("curves", "map", "relations") for suffix in ("png", "svg")
+    }

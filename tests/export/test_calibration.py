@@ -1,18 +1,20 @@
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from jobi_tf.data.occurrences import Occurrences
-from jobi_tf.export import calibration, export_run
-from jobi_tf.export.calibration import Labelled, calibrate, corrupt, fit, reliability
+from jobi_tf.evaluation import calibration
+from jobi_tf.evaluation.calibration import BINS, balanced_weights, calibrate, corrupt, expected_calibration_error, fit
+from jobi_tf.export.card import model_card
 from tests.evaluation.oracle import triple_set
 from tests.graphs import random_graph
 
 
 def labelled(scores, true):
-    return Labelled(np.array(scores, float), np.array(true, bool), np.arange(len(scores)))
+    return np.array(scores, float), np.array(true, bool)
 
 
 def drawn(positives, negatives, seed, shift=1.0, scale=1.0):
@@ -33,35 +35,36 @@ def drawn(positives, negatives, seed, shift=1.0, scale=1.0):
     ],
 )
 def test_the_fit_is_the_optimum(data):
-    positives, negatives = data.true.sum(), (~data.true).sum()
+    scores, labels = data
+    positives, negatives = labels.sum(), (~labels).sum()
 
     def loss(point, scale):
-        logits = point[0] * data.scores / scale + point[1]
+        logits = point[0] * scores / scale + point[1]
         total = 0.0
-        for logit, true in zip(logits, data.true, strict=True):
+        for logit, true in zip(logits, labels, strict=True):
             target = (positives + 1) / (positives + 2) if true else 1 / (negatives + 2)
             weight = 0.5 / positives if true else 0.5 / negatives
             total += weight * (np.logaddexp(0, logit) - target * logit)
         return total
 
-    scale = np.abs(data.scores).max()
+    scale = np.abs(scores).max()
     best = minimize(
         loss, [0, 0], args=(scale,), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-14, "maxiter": 5000}
     )
-    slope, intercept = fit(data)
+    slope, intercept = fit(*data)
     assert loss([slope * scale, intercept], scale) <= best.fun + 1e-9
     np.testing.assert_allclose([slope * scale, intercept], best.x, rtol=1e-3, atol=1e-4)
 
 
 def test_scores_that_say_nothing():
-    assert fit(labelled([2, 2, 2, 2], [1, 0, 1, 0])) == pytest.approx((0, 0), abs=1e-6)
+    assert fit(*labelled([2, 2, 2, 2], [1, 0, 1, 0])) == pytest.approx((0, 0), abs=1e-6)
 
 
 def test_expected_calibration_error_by_hand():
     # Two triples weigh 1/4 each, four corruptions 1/8 each.
-    data = labelled(np.zeros(6), [1, 1, 0, 0, 0, 0])
+    true = np.array([1, 1, 0, 0, 0, 0], bool)
     probabilities = np.array([0.95, 0.62, 0.61, 0.05, 0.04, 1.0])
-    error, bins = reliability(probabilities, data)
+    error, bins = expected_calibration_error(probabilities, true, balanced_weights(true), BINS)
     # Bins: [0, 1/15) holds .05 and .04; [9/15, 10/15) holds .62 and .61; [14/15, 1] holds .95 and 1.
     assert [(round(15 * x.low), round(15 * x.high)) for x in bins] == [(0, 1), (9, 10), (14, 15)]
     assert [x.weight for x in bins] == pytest.approx([1 / 4, 3 / 8, 3 / 8])
@@ -115,33 +118,35 @@ def test_a_score_that_is_calibrated_stays_so():
 
 def test_the_error_is_measured_on_triples_that_its_fit_did_not_see(monkeypatch):
     graph = random_graph(valid=41)
-    seen = []
-    monkeypatch.setattr(calibration, "fit", lambda data: seen.append(set(data.owner)) or fit(data))
-    monkeypatch.setattr(
-        calibration, "reliability", lambda p, data: seen.append(set(data.owner)) or reliability(p, data)
-    )
-    calibrate(lambda triples: np.zeros(len(triples)), graph, 0.3, 0)
-    half, before, after, every = seen
+    rows = {tuple(triple): row for row, triple in enumerate(calibration.sample(graph, 0)[1].tolist())}
+    fitted, measured = [], []
+    monkeypatch.setattr(calibration, "sigmoid", lambda scores: measured.append(scores) or np.full(len(scores), 0.5))
+    monkeypatch.setattr(calibration, "fit", lambda scores, true: fitted.append(scores[true]) or (1, 0))
+    # The score of a triple is its row in the sample; that of a corruption is -1.
+    calibrate(lambda triples: np.array([rows.get(tuple(x), -1) for x in triples.tolist()]), graph, 0.3, 0)
+    half, every = (set(scores) for scores in fitted)
+    before, after = (set(scores[scores >= 0]) for scores in measured)
     assert half.isdisjoint(before)
     assert before == after
     assert half | before == every == set(range(41))
 
 
-def test_a_large_split_is_sampled(monkeypatch):
-    monkeypatch.setattr(calibration, "MAX_TRIPLES", 7)
+def test_a_large_split_is_sampled():
     graph = random_graph()
-    split, triples = calibration.sample(graph, seed=1)
+    split, triples = calibration.sample(graph, seed=1, most=7)
     assert (split, triples.shape) == ("valid", (7, 3))
     assert len(triple_set(triples) & triple_set(graph.valid)) == 7
 
 
 @pytest.mark.parametrize("valid", [0, 1])
-def test_without_validation_triples_training_triples_serve(run, folder, valid):
+def test_without_validation_triples_training_triples_serve(run, exported, valid):
     graph = dataclasses.replace(run.graph, splits={**run.graph.splits, "valid": run.graph.valid[:valid]})
-    exported = export_run(dataclasses.replace(run, graph=graph), folder, warmup=False)
-    assert (exported.calibration.split, exported.calibration.triples) == ("train", 200)
-    assert "fitted on training triples" in exported.calibration.warnings()[0]
-    assert "fitted on training triples" in (exported.path / "MODEL_CARD.md").read_text("utf-8")
+    found = calibrate(run.score, graph, 0.3, 0)
+    assert (found.split, found.triples) == ("train", 200)
+    assert len(found.warnings()) == 1
+    interface = json.loads((exported.path / "signature.json").read_text("utf-8"))
+    card = model_card(run, dataclasses.replace(exported, calibration=found), interface)
+    assert found.warnings()[0] in card
 
 
 def test_triples_of_a_relation_without_training_are_left_out(run):

@@ -5,6 +5,8 @@ import jobi_tf
 from jobi_tf.export import export, export_run
 from tests.export.asking import PREDICT, load, query
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["world", "umls"])
 def trained(request, tmp_path_factory):

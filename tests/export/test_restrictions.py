@@ -23,11 +23,9 @@ def seen_in_training(graph, relation, column):
     return {int(triple[column]) for triple in graph.train if triple[1] == relation}
 
 
-@pytest.mark.parametrize("sliced", [False, True])
 @pytest.mark.parametrize(("typed", "restricted"), [(True, False), (False, True), (True, True)])
-def test_only_allowed_entities_best_first(run, chosen, tmp_path, monkeypatch, typed, restricted, sliced):
-    if sliced:
-        monkeypatch.setattr(stored_model, "SLICE_SCORES", 1)
+def test_only_allowed_entities_best_first(run, chosen, tmp_path, monkeypatch, typed, restricted):
+    monkeypatch.setattr(stored_model, "SLICE_SCORES", 1)  # as few entities at a time as can be
     graph, known = run.graph, triple_set(*run.graph.splits.values())
     exported = export_run(run, tmp_path, top_k=31, typed=typed, candidates=chosen if restricted else None, warmup=False)
     assert (exported.typed, exported.candidates) == (typed, len(CHOSEN) if restricted else None)

@@ -17,15 +17,21 @@ from tests.models.oracles import WIDTHS, oracle_scores
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
-@pytest.mark.parametrize("sliced", [False, True])
-@pytest.mark.parametrize(
-    ("scorer", "reciprocal"), [x for x in product(SCORERS, [False, True]) if x != ("conve", False)]
-)
-def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, monkeypatch, scorer, reciprocal, sliced):
-    if sliced:  # the 31 entities in two slices, and queries in several blocks
-        monkeypatch.setattr(stored_model, "SLICE_SCORES", 1)
-        monkeypatch.setattr(stored_model, "QUERY_BYTES", 1000)
-        monkeypatch.setattr(stored_model, "ROWS", 7)
+# Every scorer; those that differ most in how they are stored and searched come first.
+FIRST = [("complex", False), ("complex", True), ("tucker", False), ("transe", False), ("conve", True)]
+CASES = [
+    pytest.param(*case, marks=[] if case in FIRST else pytest.mark.slow)
+    for case in product(SCORERS, [False, True])
+    if case != ("conve", False)
+]
+
+
+@pytest.mark.parametrize(("scorer", "reciprocal"), CASES)
+def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, monkeypatch, scorer, reciprocal):
+    # The 31 entities in two slices, and queries in several blocks.
+    monkeypatch.setattr(stored_model, "SLICE_SCORES", 1)
+    monkeypatch.setattr(stored_model, "QUERY_BYTES", 1000)
+    monkeypatch.setattr(stored_model, "ROWS", 7)
     run = run_of(scorer, reciprocal)
     graph, model = run.graph, run.model
     exported = export_run(run, tmp_path, top_k=31, warmup=False)
@@ -58,7 +64,9 @@ def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, monkeypatch, sc
     assert ("reciprocal: a triple has one score" in card.read_text("utf-8")) == reciprocal
 
 
-@pytest.mark.parametrize(("scorer", "reciprocal"), [("tucker", True), ("rotate", False), ("conve", True)])
+@pytest.mark.parametrize(
+    ("scorer", "reciprocal"), [("tucker", True), pytest.param("rotate", False, marks=pytest.mark.slow)]
+)
 def test_rounded_and_restricted(run_of, tmp_path, scorer, reciprocal):
     run = run_of(scorer, reciprocal)
     (tmp_path / "names").write_text("entity 1\nentity 2\nentity 5\n")

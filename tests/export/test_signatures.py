@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from jobi_tf.export import stored_model
+from jobi_tf.export import export_run, stored_model
 from tests.evaluation.oracle import triple_set
 from tests.export.asking import PREDICT, load, named_columns, query, random_ids, with_each_entity
 from tests.models.oracles import oracle_scores
@@ -54,23 +54,27 @@ def test_embeddings(run, ask):
     assert got["known"].tolist() == [True, False, True]
 
 
+@pytest.fixture(scope="module")
+def ask_sliced(run, exported):
+    """Queries an export with two slices: the smallest ones hold 16 of the 31 entities."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stored_model, "SLICE_SCORES", 1)
+        patch.setattr(stored_model, "ROWS", 7)
+        return load(export_run(run, exported.path.parent, top_k=31, warmup=False).path)
+
+
 @pytest.mark.parametrize("signature", PREDICT)
 @pytest.mark.parametrize("sliced", [False, True])
-def test_answers_equal_a_numpy_ordering(run, exported, monkeypatch, signature, sliced):
+def test_answers_equal_a_numpy_ordering(run, exported, request, signature, sliced):
     graph, (side, _, column) = run.graph, PREDICT[signature]
-    if sliced:  # two slices: the smallest ones hold 16 of the 31 entities
-        from jobi_tf.export import export_run
-
-        monkeypatch.setattr(stored_model, "SLICE_SCORES", 1)
-        monkeypatch.setattr(stored_model, "ROWS", 7)
+    ask = request.getfixturevalue("ask_sliced" if sliced else "ask")
     known = triple_set(*graph.splits.values())
     triples = random_ids(graph, 40, seed=1)
     triples[:20] = graph.test[:20]
     ks = np.random.default_rng(2).integers(0, 32, 40).tolist()
-    path = export_run(run, exported.path.parent, top_k=31, warmup=False).path if sliced else exported.path
     inputs = query(graph, triples, signature, ks)
     inputs["relation"][3] = inputs[{"tail": "head", "head": "tail"}[side]][4] = "nothing"
-    got = load(path)(signature, **inputs)
+    got = ask(signature, **inputs)
     assert {name: x.shape for name, x in got.items()} == {
         **dict.fromkeys((side, "score", "probability", "seen"), (40, max(ks))),
         "known": (40,),

@@ -6,22 +6,19 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 import jobi_tf
-from jobi_tf.cli.commands.report import report as command
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError, MissingExtraError, UsageError
+from jobi_tf.evaluation.calibration import Bin
 from jobi_tf.evaluation.evaluate import evaluate
-from jobi_tf.export.calibration import Bin
-from jobi_tf.report.breakdowns import FirstAnswers, first_answers, reliability
 from jobi_tf.report.charts import Axis
-from jobi_tf.report.measured import FILTERS, measure
-from jobi_tf.report.page import write_report
-from jobi_tf.report.sections import categories, gains, labels
+from jobi_tf.report.measured import FILTERS, breakdown, first_answers, measure
+from jobi_tf.report.page import calibration, categories, gains, labels, shown, write_report
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
 from tests.evaluation.oracle import triple_set
@@ -103,45 +100,46 @@ def test_first_answers_equal_numpy(paths):
     found = evaluate(run, split="test")
     occurrences = Occurrences.from_triples(train, GRAPH.num_entities, GRAPH.num_relations)
     filters = KnownAnswers.of_graph(GRAPH, FILTERS["test"])
-    for side, name in enumerate(SIDES):
-        column = 2 * side
-        got = first_answers(run.model, filters, occurrences, triples, side, found.ranks[name])
-        for i, triple in enumerate(triples):
-            every = np.repeat(triple[None], GRAPH.num_entities, 0)
-            every[:, column] = np.arange(GRAPH.num_entities)
-            left = [j for j, t in enumerate(map(tuple, every.tolist())) if j == triple[column] or t not in known]
-            scores = oracle_scores(run.model, every[left])
-            first = left[scores.argmax()]
-            assert got.entities[i] == first
-            assert got.right[i] == (first == triple[column])
-            assert got.confidence[i] == pytest.approx(np.exp(scores.max()) / np.exp(scores).sum(), rel=1e-4)
-            seen = {row[column] for row in train.tolist() if row[1] == triple[1]}
-            assert got.plausible[i] == (first in seen)
-            assert got.true_plausible[i] == (triple[column] in seen)
-        assert got.right.mean() == found.to_dict()[name]["hits@1"]
+    got = first_answers(run.model, found, filters, occurrences)
+    assert got["side"].tolist() == ["head"] * len(triples) + ["tail"] * len(triples)
+    for (_, row), triple in zip(got.iterrows(), np.tile(triples, (2, 1)), strict=True):
+        column = 2 * SIDES.index(row["side"])
+        every = np.repeat(triple[None], GRAPH.num_entities, 0)
+        every[:, column] = np.arange(GRAPH.num_entities)
+        left = [j for j, t in enumerate(map(tuple, every.tolist())) if j == triple[column] or t not in known]
+        scores = oracle_scores(run.model, every[left])
+        first = left[scores.argmax()]
+        seen = {x[column] for x in train.tolist() if x[1] == triple[1]}
+        assert (row["relation"], row["entity"]) == (triple[1], first)
+        assert row["right"] == (first == triple[column])
+        assert row["confidence"] == pytest.approx(np.exp(scores.max()) / np.exp(scores).sum(), rel=1e-4)
+        assert (row["plausible"], row["true_plausible"]) == (first in seen, triple[column] in seen)
+    for side in SIDES:
+        assert breakdown(got[got["side"] == side]).items() >= found.to_dict()[side].items()
 
 
 def test_a_tie_with_the_true_answer_is_no_right_first_answer():
     model = jobi_tf.JoBi(GRAPH.num_entities, GRAPH.num_relations, 4)
     for table in model.weights:
         table.assign(np.zeros(table.shape, np.float32))
-    occurrences = Occurrences.of_graph(GRAPH)
     filters = KnownAnswers.of_graph(GRAPH, FILTERS["test"])
-    found = evaluate(SimpleNamespace(model=model, graph=GRAPH), side="tail")
-    got = first_answers(model, filters, occurrences, GRAPH.test, 1, found.ranks["tail"])
-    assert not got.right.any()
-    assert (got.entities != GRAPH.test[:, 2]).all()
-    np.testing.assert_allclose(got.confidence, 1 / (1 + found.ranks["tail"].equal), rtol=1e-5)
+    found = evaluate(SimpleNamespace(model=model, graph=GRAPH))
+    got = first_answers(model, found, filters, Occurrences.of_graph(GRAPH))
+    assert not got["right"].any()
+    assert (got["entity"] != np.concatenate([GRAPH.test[:, 0], GRAPH.test[:, 2]])).all()
+    equal = np.concatenate([found.ranks[side].equal for side in SIDES])
+    np.testing.assert_allclose(got["confidence"], 1 / (1 + equal), rtol=1e-5)
 
 
 def test_shares_and_reliability_by_hand():
     right, plausible = np.array([1, 1, 0, 0], bool), np.array([1, 0, 0, 1], bool)
-    answers = FirstAnswers(np.arange(4), np.array([0.95, 1.0, 0.12, 0.18]), right, plausible, plausible)
-    assert answers.implausible_share() == 0.5
-    assert answers.implausible_share(wrong_only=True) == 0.5
-    assert answers.implausible_share(np.array([0, 1, 1, 0], bool), wrong_only=True) == 1
-    assert np.isnan(answers.implausible_share(right, wrong_only=True))
-    error, bins = reliability(answers)
+    columns = {"rank": [1, 1, 2, 4], "confidence": [0.95, 1.0, 0.12, 0.18], "right": right, "plausible": plausible}
+    answers = pd.DataFrame({**columns, "true_plausible": plausible})
+    assert breakdown(answers).items() >= {"mrr": 0.6875, "hits@1": 0.5, "triples": 4, "implausible": 2}.items()
+    assert [shown(answers)[f"share{of}"] for of in ("", "_of_wrong", "_of_true")] == [0.5, 0.5, 0.5]
+    assert shown(answers[1:3])["share_of_wrong"] == 1
+    assert np.isnan(shown(answers[right])["share_of_wrong"])
+    error, bins = calibration(SimpleNamespace(answers=answers))
     assert bins == (Bin(0.1, 0.2, 2, pytest.approx(0.15), 0.0), Bin(0.9, 1.0, 2, pytest.approx(0.975), 1.0))
     assert error == pytest.approx((0.15 + 0.025) / 2)
 
@@ -176,7 +174,7 @@ def test_figures_of_each_relation_are_those_of_evaluate(paths, page):
 def test_gains_are_differences_of_mrr_by_relation(paths, runs):
     found = gains(runs[0], runs[1], GRAPH)
     before, after = (evaluate(jobi_tf.load_run(path), split="valid").by_relation() for path in paths)
-    assert len(found["rows"]) == found["compared"] == found["relations"] == len(before)  # none has 10 triples
+    assert len(found["rows"]) == found["compared"] == len(before)  # none has 10 triples
     for row in found["rows"]:
         i = GRAPH.relations.id(row["name"])
         assert row["gain"] == pytest.approx(after[i]["mrr"] - before[i]["mrr"])
@@ -204,23 +202,23 @@ def test_categories_by_bordes(runs):
 
 
 def test_predictions_are_those_of_the_run(paths, runs):
-    run, found = jobi_tf.load_run(paths[0]), runs[0].examples
-    ranks = [x.rank for x in found.worst]
+    run, found = jobi_tf.load_run(paths[0]), runs[0]
+    ranks = [x["rank"] for x in found.worst]
     assert ranks == sorted(ranks, reverse=True)
     assert ranks[0] == max(runs[0].evaluation.ranks[side].ranks().max() for side in SIDES)
-    assert max([x.relation for x in found.worst].count(name) for name in GRAPH.relations.names) == 2
+    assert max([x["relation"] for x in found.worst].count(name) for name in GRAPH.relations.names) == 2
     known = triple_set(GRAPH.train, GRAPH.valid)
     for x in (*found.worst, *found.best):
-        tails = x.side == "tail"
-        every = run.tails(x.head, x.relation, 30) if tails else run.heads(x.relation, x.tail, 30)
-        asked, true = (x.head, x.tail) if tails else (x.tail, x.head)
+        tails = x["side"] == "tail"
+        every = run.tails(x["head"], x["relation"], 30) if tails else run.heads(x["relation"], x["tail"], 30)
+        asked, true = (x["head"], x["tail"]) if tails else (x["tail"], x["head"])
         ids = [GRAPH.entities.id(name) for name in (asked, *(y.entity for y in every))]
-        relation = GRAPH.relations.id(x.relation)
+        relation = GRAPH.relations.id(x["relation"])
         facts = [((ids[0], relation, i) if tails else (i, relation, ids[0])) in known for i in ids[1:]]
         left = [y.entity for y, fact in zip(every, facts, strict=True) if y.entity == true or not fact]
-        assert [y.entity for y in x.answers] == left[:5]
-        assert [y.entity for y in x.answers if y.true] == ([true] if x.rank <= 5 else [])
-        assert left.index(true) + 1 == x.rank
+        assert [y["entity"] for y in x["answers"]] == left[:5]
+        assert [y["entity"] for y in x["answers"] if y["true"]] == ([true] if x["rank"] <= 5 else [])
+        assert left.index(true) + 1 == x["rank"]
 
 
 def test_names_are_escaped(page):
@@ -273,7 +271,7 @@ def test_curves_and_environment(page, runs):
     assert environment["parameters"][0] == str((30 + 4) * 16)
 
 
-def test_limit_ranks_a_sample_that_is_the_same_for_all(paths, tmp_path):
+def test_limit_ranks_a_sample_that_is_the_same_for_all(paths, tmp_path, call):
     first, second = (measure(path, "test", 9) for path in paths)
     np.testing.assert_array_equal(first.evaluation.triples, second.evaluation.triples)
     whole = evaluate(jobi_tf.load_run(paths[0]))
@@ -281,9 +279,8 @@ def test_limit_ranks_a_sample_that_is_the_same_for_all(paths, tmp_path):
     assert len(set(places)) == 9
     for side in SIDES:
         np.testing.assert_array_equal(whole.ranks[side].ranks()[places], first.evaluation.ranks[side].ranks())
-    options = ["--split", "test", "--limit", "9", "--out", str(tmp_path / "page.html")]
-    said = CliRunner().invoke(command, [*map(str, paths), *options])
-    assert said.output == f"report of 2 runs on the test split: {tmp_path}/page.html\n"
+    result = call("report", *paths, "--split", "test", "--limit", 9, "--out", tmp_path / "page.html")
+    assert str(tmp_path / "page.html") in result.stdout
     text = " ".join((tmp_path / "page.html").read_text(encoding="utf-8").split())
     assert "Filtered ranks of 9 of the 25 triples, a random sample, on both sides, among 30 entities" in text
     assert "Choose no settings by these figures" in text
@@ -323,8 +320,12 @@ def test_what_cannot_be_reported(paths, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "page.html", "unfinished"]
 
 
-def test_damaged_environment_is_named(paths, tmp_path):
+def test_damaged_or_missing_environment(paths, tmp_path):
     shutil.copytree(paths[0], tmp_path / "run")
+    (tmp_path / "run" / "environment.json").unlink()
+    text = write_report([tmp_path / "run"], tmp_path / "page.html").read_text(encoding="utf-8")
+    environment = {row[0]: row[1] for row in Page(text).tables["Environment"]}
+    assert environment["command"] == environment["packages"] == "not recorded"
     (tmp_path / "run" / "environment.json").write_text("{")
     with pytest.raises(DataError, match=r"environment\.json"):
         measure(tmp_path / "run", "valid")
@@ -344,7 +345,7 @@ def test_labels_tell_runs_apart():
 @pytest.mark.parametrize(("low", "high"), [(0.212, 0.249), (0, 1), (5, 5), (0, 0), (-0.3, 0.02), (3.2, 17_000)])
 def test_axes_hold_their_values_with_round_ticks(low, high):
     axis = Axis.around("x", [low, high])
-    assert axis.low <= low <= high <= axis.high
+    assert axis.ticks[0] <= low <= high <= axis.ticks[-1]
     assert 3 <= len(axis.ticks) <= 8
     step = axis.ticks[1] - axis.ticks[0]
     assert step / 10 ** np.floor(np.log10(step) + 1e-9) == pytest.approx(1) or round(

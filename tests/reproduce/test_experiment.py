@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from jobi_tf.errors import UsageError
-from jobi_tf.reproduce.experiment import built_in, parse_experiment, read_experiment
+from jobi_tf.reproduce.experiment import Experiment
 from jobi_tf.reproduce.runs import Source, make_plan, name_of
 from jobi_tf.training.config import TrainConfig
 
@@ -34,7 +34,7 @@ rows:
 
 
 def experiment(**changes):
-    return parse_experiment(yaml.safe_load(GOOD) | changes, "mine", "mine.yaml")
+    return Experiment.parse(yaml.safe_load(GOOD) | changes, "mine", "mine.yaml")
 
 
 def rows(**changes):
@@ -47,9 +47,9 @@ def plan(experiment, tmp_path, seeds=1, quick=False, datasets=None):
 
 
 def test_all_of_the_paper_can_be_read():
-    assert set(built_in()) >= set(NAMES)
-    for name in built_in():
-        assert read_experiment(name).name == name
+    assert set(Experiment.built_in()) >= set(NAMES)
+    for name in Experiment.built_in():
+        assert Experiment.read(name).name == name
 
 
 # Figures of the paper: the first and the last of each table.
@@ -68,12 +68,12 @@ def test_all_of_the_paper_can_be_read():
     ],
 )
 def test_figures_of_the_paper(name, row, dataset, figures):
-    found = read_experiment(name)
+    found = Experiment.read(name)
     assert found.paper(found.row(row), dataset) == figures
 
 
 def test_runtime_of_the_paper():
-    found = read_experiment("runtime")
+    found = Experiment.read("runtime")
     plain, joint = (found.paper(row, "fb1.9m") for row in found.rows)
     days = {"plain": 5 * 24 + 5 + 8 / 60, "joint": 4 * 24 + 19 / 60}
     assert (plain[2:], joint[2:]) == (
@@ -96,14 +96,14 @@ def test_later_settings_win():
 def test_like_another_row():
     found = experiment(rows=[{"name": "as there", "like": "ablation/JoBi", "settings": {"negatives": 9}}])
     config = found.config(found.rows[0], "umls")
-    there = read_experiment("table2")
+    there = Experiment.read("table2")
     assert config.replace(negatives=50) == there.config(there.row("JoBi ComplEx"), "umls")
     assert config.negatives == 9
 
 
 def test_what_another_row_leaves_to_the_default_stays_so():
     found = experiment(rows=[{"name": "as there", "like": "best/ComplEx, 100 negatives"}])
-    there = read_experiment("best")
+    there = Experiment.read("best")
     assert there.settings.keys().isdisjoint(found.settings)
     for dataset in found.datasets:
         assert found.config(found.rows[0], dataset) == there.config(there.row("ComplEx, 100 negatives"), dataset)
@@ -111,13 +111,13 @@ def test_what_another_row_leaves_to_the_default_stays_so():
 
 def test_equal_settings_make_equal_runs(tmp_path):
     paths = {
-        name: {run.path for run in plan(read_experiment(name), tmp_path, datasets=["fb15k-237"]).all_runs}
+        name: {run.path for run in plan(Experiment.read(name), tmp_path, datasets=["fb15k-237"]).distinct}
         for name in ("table2", "ablation", "qualitative", "runtime")
     }
     assert len(paths["ablation"]) == 4
     assert paths["qualitative"] == paths["runtime"] == paths["table2"] & paths["ablation"]
-    large = [plan(read_experiment(name), tmp_path, datasets=["fb1.9m"]) for name in ("table3", "runtime")]
-    assert len({run.path for p in large for run in p.all_runs}) == 2
+    large = [plan(Experiment.read(name), tmp_path, datasets=["fb1.9m"]) for name in ("table3", "runtime")]
+    assert len({run.path for p in large for run in p.distinct}) == 2
 
 
 def test_settings_of_the_experiment_without_effect_change_no_run():
@@ -142,13 +142,13 @@ def test_settings_of_the_experiment_without_effect_change_no_run():
 
 def test_quick_runs_are_small(tmp_path):
     for name in NAMES:
-        for run in plan(read_experiment(name), tmp_path, quick=True, datasets=["umls"]).all_runs:
+        for run in plan(Experiment.read(name), tmp_path, quick=True, datasets=["umls"]).distinct:
             assert (run.config.dim, run.config.epochs) == (32, 10)
 
 
 def test_rows_of_some_data_sets_only(tmp_path):
     found = experiment(rows=rows(datasets=["umls"]))
-    assert [len(plan(found, tmp_path, datasets=[name]).all_runs) for name in ("umls", "wn18rr", "world")] == [1, 0, 1]
+    assert [len(plan(found, tmp_path, datasets=[name]).distinct) for name in ("umls", "wn18rr", "world")] == [1, 0, 1]
     names = [[row.name for row in experiment().rows_on(dataset)] for dataset in ("umls", "world")]
     assert names == [["plain", "JoBi", "quoted"], ["plain", "JoBi"]]
 
@@ -193,7 +193,7 @@ def test_invalid_experiments_are_refused_with_file_and_key(changes, key):
 
 def test_no_such_experiment():
     with pytest.raises(UsageError, match="table9"):
-        read_experiment("table9")
+        Experiment.read("table9")
 
 
 def test_data_sets_by_name_and_path(tmp_path):

@@ -17,7 +17,7 @@ from jobi_tf.reproduce.record import Record, measure
 from jobi_tf.training.run import load_run
 from tests.graphs import write_towns
 
-SETTINGS = {"dim": 4, "batch_size": 20, "negatives": 5, "epochs": 2, "eval_every": 1}
+SETTINGS = {"tensorboard": "none", "dim": 4, "batch_size": 20, "negatives": 5, "epochs": 2, "eval_every": 1}
 ROWS = [
     {"name": "plain", "settings": {"joint": False, "p": 0.0}, "paper": {"towns": [0.125, None]}},
     {"name": "JoBi", "settings": {"p": 0.3}, "paper": {"towns": [0.25, 0.5]}},
@@ -153,7 +153,7 @@ def test_relations_and_implausible_answers(made):
     } == counted
     assert content == measure(run)["relations"]
     total = {k: sum(x[k] for sides in counted.values() for x in sides.values()) for k in ("wrong", "wrong_implausible")}
-    share = Record(made.record("joint")).metric("wrong_implausible")
+    share = Record(made.record("joint")).value("wrong_implausible")
     assert share == total["wrong_implausible"] / total["wrong"]
 
 

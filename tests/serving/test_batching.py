@@ -45,9 +45,11 @@ def outcomes(requests, cancelled=()):
     async def submit():
         with ThreadPoolExecutor(2) as threads:
             signature = Signature("doubling", definition(), session, threads, Metrics())
-            tasks = [asyncio.create_task(signature.predict({"x": np.array(x, np.int64)}, len(x))) for x in requests]
-            while not session.sizes:
-                await asyncio.sleep(0.001)
+            tasks = []
+            for x in requests:
+                tasks.append(asyncio.create_task(signature.predict({"x": np.array(x, np.int64)}, len(x))))
+                while not session.sizes:
+                    await asyncio.sleep(0.001)
             for i in cancelled:
                 tasks[i].cancel()
             await asyncio.sleep(0.02)
@@ -86,9 +88,10 @@ def test_the_server_computes_requests_together(odd_server):
         return odd_server.predict({"signature_name": "wait", "inputs": {"seconds": [seconds]}})
 
     batches = 'jobi_tf_batch_rows_count{signature="wait"} '
+    eventually(lambda: send(0)[0] == 200)
     with ThreadPoolExecutor(3) as threads:
         count = float(odd_server.metrics().partition(batches)[2].split("\n")[0] or 0)
-        first = threads.submit(send, 0.5)
+        first = threads.submit(send, 0.3)
         eventually(lambda: f"{batches}{count + 1}" in odd_server.metrics())
         others = [threads.submit(send, 0.001) for _ in range(2)]
         assert first.result()[1]["outputs"]["rows"] == [1]

@@ -17,10 +17,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-import jobi_tf
-from jobi_tf.export import export_run
-from tests.graphs import random_graph
-
 REJECTED = {400, 404, 405, 413, 429, 504}
 LEAKS = re.compile(rb'Traceback|File "|\.py\b|site-packages|NodeDef|\[Op:')
 SLOW_ONES = 40  # connections that are held until the server closes them
@@ -28,12 +24,10 @@ MOST_GROWTH = 48  # MB, of 30,000 requests
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[tuple[subprocess.Popen, int, int]]:
+def server(first, tmp_path_factory) -> Iterator[tuple[subprocess.Popen, int, int]]:
     folder = tmp_path_factory.mktemp("fuzz")
-    run = jobi_tf.train(random_graph(), run_dir=folder / "run", dim=4, batch_size=50, negatives=5, epochs=1)
-    export_run(run, folder / "graph")
     limits = ["--max-body", "1000000", "--max-rows", "500", "--max-requests", "64", "--timeout", "2"]
-    command = [sys.executable, "-m", "jobi_tf.cli", "serve", str(folder / "graph"), *limits]
+    command = [sys.executable, "-m", "jobi_tf.cli", "serve", str(first), "--name", "graph", *limits]
     process = subprocess.Popen(
         [*command, "--rest-port", "0", "--grpc-port", "0"],
         stdout=subprocess.PIPE,

@@ -45,7 +45,7 @@ def test_a_run_has_every_part(graph, tmp_path, more):
     }
     assert ("negatives/share that are training triples" in found) == ("loss" not in more)
     plugins = {x.plugin_data.plugin_name for x in read(logs).summary_metadata.values()}
-    assert plugins >= {"hparams", "text", "histograms", "custom_scalars"}
+    assert plugins >= {"hparams", "text", "histograms", "custom_scalars", "images"}
     assert read(logs).Graph().node
     names = (logs / "entities.tsv").read_text().splitlines()
     assert names[0].startswith("name\t")

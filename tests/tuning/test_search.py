@@ -19,11 +19,18 @@ from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.tuning import search as module
-from jobi_tf.tuning.results import SearchFolder, number
+from jobi_tf.tuning.results import DATABASE, SPACE, number
 from jobi_tf.tuning.search import open_study, search
-from jobi_tf.tuning.spaces import parse_space
+from jobi_tf.tuning.spaces import Space
 
-SMALL = {"dataset": "world", "batch_size": 500, "negatives": 2, "eval_every": 1, "patience": 99}
+SMALL = {
+    "dataset": "world",
+    "batch_size": 500,
+    "negatives": 2,
+    "eval_every": 1,
+    "patience": 99,
+    "tensorboard": "hparams",
+}
 SEARCH = {
     "dim": {"low": 4, "high": 400, "log": True},
     "learning_rate": {"low": 0.001, "high": 0.1},
@@ -34,7 +41,7 @@ SEARCH = {
 
 def space(search=SEARCH, epochs=2, **more):
     mapping = {"settings": SMALL | {"epochs": epochs}, "search": search, "trials": 6, **more}
-    return parse_space(mapping, "mine", "mine.yaml")
+    return Space.parse(mapping, "mine", "mine.yaml")
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -60,8 +67,8 @@ def trained(monkeypatch):
 
     found = Trained()
 
-    def run(self, task, config, params, *, log, on_epoch):
-        found.append(params)
+    def run(self, task, config, *, log, on_epoch):
+        found.append({name: getattr(config, name) for name in SEARCH | {"p": None} if name in config.model_fields_set})
         if error := found.failures.pop(len(found), None):
             raise error
         folder = RunFolder(Path(config.run_dir))
@@ -93,7 +100,7 @@ def test_conditions_and_the_number_of_trials(tmp_path, trained, sampler):
 
 
 def test_nothing_is_trained_twice(tmp_path, trained):
-    small = space({"p": {"low": 0.1, "high": 0.3, "step": 0.2}, "joint": [True, False]}, trials=30)
+    small = space({"p": {"low": 0.1, "high": 0.3, "step": 0.2}, "joint": [True, False]}, trials=12)
     results = search(small, tmp_path / "out")
     assert len(trained) == len(results.trials) <= 4
     assert {params["p"] for params in trained} <= {0.1, 0.3}
@@ -146,9 +153,9 @@ def test_a_trial_of_a_killed_search_is_retried(tmp_path, trained, monkeypatch):
     """Killed before the trial had a heartbeat, and after."""
     monkeypatch.setattr(module, "HEARTBEAT", 1)
     monkeypatch.setattr(module, "GRACE", 1)
-    grid, folder = space({"dim": [4, 8, 16]}, sampler="grid"), SearchFolder(tmp_path)
-    study = open_study(grid, folder, grid.config({}).load_graph().fingerprint)
-    grid.write(folder.space)
+    grid = space({"dim": [4, 8, 16]}, sampler="grid")
+    study = open_study(grid, tmp_path, grid.config({}).load_graph().fingerprint)
+    grid.write(tmp_path / SPACE)
     study.ask()
     code = """
 import os, sys, optuna
@@ -158,7 +165,7 @@ def die(trial):
 storage = optuna.storages.RDBStorage("sqlite:///" + sys.argv[1], heartbeat_interval=1)
 optuna.load_study(study_name="search", storage=storage).optimize(die, n_trials=1)
 """
-    assert subprocess.run([sys.executable, "-c", code, folder.database]).returncode == 9
+    assert subprocess.run([sys.executable, "-c", code, tmp_path / DATABASE]).returncode == 9
     assert [trial.state.name for trial in study.trials] == ["RUNNING", "RUNNING", "WAITING"]
     time.sleep(2.5)
     results = search(grid, tmp_path)
@@ -178,27 +185,29 @@ def test_several_machines_share_a_storage(tmp_path, trained):
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"search": {"dim": [2, 6]}}, {"search": {"p": [0.0, 0.3]}}, {"epochs": 5}, {"metric": "mrr"}, {"seed": 1}],
-)
-def test_a_folder_holds_one_search(tmp_path, trained, change):
+def test_a_folder_holds_one_search(tmp_path, trained):
     before = {"search": {"dim": [2, 4]}, "sampler": "grid"}
     search(space(**before), tmp_path / "out")
-    with pytest.raises(UsageError, match=next(iter(change if "epochs" not in change else ["settings"]))):
-        search(space(**(before | change)), tmp_path / "out")
+    changes = [{"search": {"dim": [2, 6]}}, {"search": {"p": [0.0, 0.3]}}, {"metric": "mrr"}, {"seed": 1}]
+    for change in (*changes, {"epochs": 5}):
+        key = "settings" if "epochs" in change else next(iter(change))
+        with pytest.raises(UsageError, match=key):
+            search(space(**(before | change)), tmp_path / "out")
 
 
 def test_other_data_and_a_damaged_file(tmp_path):
-    folder = SearchFolder(tmp_path)
-    open_study(space(), folder, "graph")
+    open_study(space(), tmp_path, "graph")
     with pytest.raises(UsageError, match="world"):
-        open_study(space(), folder, "other")
-    folder.database.write_bytes(b"no database" * 100)
+        open_study(space(), tmp_path, "other")
+    (tmp_path / DATABASE).write_bytes(b"no database" * 100)
     with pytest.raises(DataError, match=r"search\.db"):
-        open_study(space(), folder, "graph")
+        open_study(space(), tmp_path, "graph")
     with pytest.raises(UsageError, match="nosuch"):
-        open_study(space(), folder, "graph", "nosuch://host/db")
+        open_study(space(), tmp_path, "graph", "nosuch://host/db")
+
+
+def interrupt(*arguments: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_options_of_the_command(call, tmp_path, monkeypatch):
@@ -211,55 +220,44 @@ def test_options_of_the_command(call, tmp_path, monkeypatch):
     (tmp_path / "taken" / "file").touch()
     taken = ("--dataset", "world", "--out", tmp_path / "taken")
     assert str(tmp_path / "taken") in call("search", "practitioner", *taken, status=2).stderr
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "search", interrupt)
+        small = ("practitioner", "--dataset", "world", "--out", tmp_path / "out")
+        assert str(tmp_path / "out") in call("search", *small, status=130).stderr
     monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "jobi_tf.tuning.spaces")
     assert "jobi-tf[search]" in call("search", "practitioner", "--dataset", "world", status=1).stderr
 
 
-def test_a_search_that_is_stopped_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
-    """Interrupted in its first trial, killed in its second: each continues from its checkpoint, once."""
+def test_a_killed_search_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
+    """Killed in its first trial, which then continues from its checkpoint."""
     path, out = tmp_path / "small.yaml", tmp_path / "out"
     space({"dim": [2, 4]}, 12, sampler="grid", metric="mrr").write(path)
     code = "import sys, jobi_tf.tuning.search as s; s.HEARTBEAT = 1; from jobi_tf.cli.main import main; main()"
-
-    def stop(number: int, trial: str) -> tuple[int, str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, "search", path, "--out", out, "-q"],
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        deadline = time.monotonic() + 180
-        try:
-            while len(epochs(out / "trials" / trial)) < 2:
-                assert process.poll() is None, process.stderr.read()
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            children = psutil.Process(process.pid).children(recursive=True)
-            process.send_signal(number)
-            result = process.wait(60), process.stderr.read()
-            assert not psutil.wait_procs(children, 30)[1]
-            return result
-        finally:
-            process.kill()
-            process.communicate()
-
-    status, words = stop(signal.SIGINT, "0000")
-    assert status == 130
-    assert "Traceback" not in words
-    first = epochs(out / "trials" / "0000")
-    assert 2 <= len(first) < 12
-    status, _ = stop(signal.SIGKILL, "0001")
-    assert status == -signal.SIGKILL
-    assert epochs(out / "trials" / "0000")[: len(first)] == first  # it went on where it was
-    second = epochs(out / "trials" / "0001")
-    assert 2 <= len(second) < 12
+    command = [sys.executable, "-c", code, "search", path, "--out", out, "-q"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 180
+    try:
+        while len(epochs(out / "trials" / "0000")) < 2:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait(60)
+        assert not psutil.wait_procs(children, 30)[1]
+    finally:
+        process.kill()
+        process.communicate()
+    before = epochs(out / "trials" / "0000")
+    assert 2 <= len(before) < 12
     monkeypatch.setattr(module, "HEARTBEAT", 1)
     monkeypatch.setattr(module, "GRACE", 3)
     result = call("search", path, "--out", out)
     assert [(row["trial"], row["state"], row["dim"]) for row in rows(out)] == [
         *(("0", "complete", "2"), ("1", "complete", "4"))
     ]
-    assert epochs(out / "trials" / "0001")[: len(second)] == second
+    assert epochs(out / "trials" / "0000")[: len(before)] == before
     for row in rows(out):
         run = out / row["run"]
         assert [epoch["epoch"] for epoch in epochs(run)] == [*range(1, 13)]

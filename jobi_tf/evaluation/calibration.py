@@ -6,15 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.graph import Graph
-from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.negatives import NegativeSampler, contains
 from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, column, triple_keys
 from jobi_tf.data.seeds import stream
-from jobi_tf.export.lists import known_keys
 
 BINS = 15
 MAX_TRIPLES = 20_000
-DRAWS = 20  # corruptions drawn for a triple; on each side the first one that is not a known fact is used
+DRAWS = 20  # corruptions drawn on each side of a triple; the first one that is not a known fact is used
 MAX_STEPS, HALVINGS = 100, 34  # of Newton's method
 
 Scores = Callable[[np.ndarray], np.ndarray]
@@ -53,6 +52,10 @@ class Calibration:
     split: str
     triples: int
 
+    def probability(self, scores: np.ndarray) -> np.ndarray:
+        """Returns the probabilities of triples with these scores."""
+        return sigmoid(self.slope * np.asarray(scores, np.float64) + self.intercept)
+
     def warnings(self) -> list[str]:
         """Returns a sentence for each reason not to trust these probabilities."""
         reasons = []
@@ -67,30 +70,7 @@ class Calibration:
         return reasons
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """Scores of triples and of their corruptions.
-
-    Args:
-        scores: float64 [N].
-        true: whether it is a triple, bool [N].
-        owner: number of the triple that it is, or is a corruption of, int64 [N].
-    """
-
-    scores: np.ndarray
-    true: np.ndarray
-    owner: np.ndarray
-
-    def __getitem__(self, chosen: np.ndarray) -> "Labelled":
-        return Labelled(self.scores[chosen], self.true[chosen], self.owner[chosen])
-
-    @property
-    def weights(self) -> np.ndarray:
-        """Weights, float64 [N] with sum 1, with which all triples weigh as much as all corruptions."""
-        return np.where(self.true, 0.5 / max(self.true.sum(), 1), 0.5 / max((~self.true).sum(), 1))
-
-
-def calibrate(scores: Scores, graph: Graph, p: float, seed: int) -> Calibration:
+def calibrate(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX_TRIPLES) -> Calibration:
     """Fits probabilities on validation triples and corruptions of them; without such triples on training triples.
 
     Args:
@@ -98,32 +78,32 @@ def calibrate(scores: Scores, graph: Graph, p: float, seed: int) -> Calibration:
         graph: the graph.
         p: share of the corruptions that are drawn from the entities seen with the relation, as in training.
         seed: seed of the draws.
+        most: largest number of triples.
     """
-    split, triples = sample(graph, seed)
-    corruptions, owner = corrupt(triples, graph, p, seed)
-    labelled = Labelled(
-        scores(np.concatenate([triples, corruptions])).astype(np.float64),
-        np.arange(len(triples) + len(corruptions)) < len(triples),
-        np.concatenate([np.arange(len(triples)), owner]),
-    )
+    split, triples = sample(graph, seed, most)
+    corruptions, rows = corrupt(triples, graph, p, seed)
+    values = scores(np.concatenate([triples, corruptions])).astype(np.float64)
+    true = np.arange(len(values)) < len(triples)
     # The errors are measured on one half (the sample is in random order), with a fit on the other half.
-    fitted = labelled.owner % 2 == 0
-    measured = labelled[~fitted if len(triples) > 1 else fitted]
-    slope, intercept = fit(labelled[fitted])
-    before, _ = reliability(sigmoid(measured.scores), measured)
-    after, bins = reliability(sigmoid(slope * measured.scores + intercept), measured)
-    return Calibration(*fit(labelled), before, after, bins, split, len(triples))
+    fitted = np.concatenate([np.arange(len(triples)), rows]) % 2 == 0
+    measured = ~fitted if len(triples) > 1 else fitted
+    slope, intercept = fit(values[fitted], true[fitted])
+    weights = balanced_weights(true[measured])
+    before, _ = expected_calibration_error(sigmoid(values[measured]), true[measured], weights, BINS)
+    probabilities = sigmoid(slope * values[measured] + intercept)
+    after, bins = expected_calibration_error(probabilities, true[measured], weights, BINS)
+    return Calibration(*fit(values, true), before, after, bins, split, len(triples))
 
 
-def sample(graph: Graph, seed: int) -> tuple[str, np.ndarray]:
-    """Returns the split and triples, int32 [N, 3], to calibrate on, in random order.
+def sample(graph: Graph, seed: int, most: int = MAX_TRIPLES) -> tuple[str, np.ndarray]:
+    """Returns the split and at most so many triples, int32 [N, 3], to calibrate on, in random order.
 
     They are validation triples whose relation training saw, as corruptions are drawn as in training; or training
     triples if there are fewer than two of those.
     """
     valid = graph.valid[np.isin(graph.valid[:, 1], np.unique(graph.train[:, 1]))]
     split, triples = ("valid", valid) if len(valid) > 1 else ("train", graph.train)
-    chosen = np.random.default_rng(seed).permutation(len(triples))[:MAX_TRIPLES]
+    chosen = np.random.default_rng(seed).permutation(len(triples))[:most]
     return split, np.asarray(triples[chosen])
 
 
@@ -141,35 +121,42 @@ def corrupt(triples: np.ndarray, graph: Graph, p: float, seed: int) -> tuple[np.
     Returns:
         Corruptions, int32 [M, 3], and the row of the triple of each, int64 [M].
     """
-    sampler = NegativeSampler(Occurrences.of_graph(graph), DRAWS, p)
-    draws = sampler.draw(tf.constant(triples, tf.int32), tf.constant(stream(seed, "calibration")))
-    drawn, head_counts = draws.entities.numpy(), draws.head_counts.numpy()
-    at_head = np.arange(DRAWS) < head_counts[:, None]  # [N, draws]
-    corrupted = np.repeat(triples[:, None], DRAWS, 1)  # [N, draws, 3]
-    for side, here in ((HEAD, at_head), (TAIL, ~at_head)):
-        corrupted[here, column(side)] = drawn[here]
-    head, relation, tail = np.moveaxis(corrupted.astype(np.int64), -1, 0)
-    keys = triple_keys(head, relation, tail, graph.num_entities, graph.num_relations)
-    known = known_keys(graph, TAIL)
-    new = known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] != keys
-    corruptions, owners = [], []
-    for here in (new & at_head, new & ~at_head):
-        rows = np.flatnonzero(here.any(1))
-        corruptions.append(corrupted[rows, here[rows].argmax(1)])
-        owners.append(rows)
-    return np.concatenate(corruptions), np.concatenate(owners)
+    sampler = NegativeSampler(Occurrences.of_graph(graph), 2 * DRAWS, p)
+    seeds = tf.constant(stream(seed, "calibration"))
+    drawn = sampler.draw(tf.constant(triples, tf.int32), seeds, by_side=True).entities.numpy()  # [N, 2, draws]
+    facts = np.concatenate([graph.split(name) for name in SPLITS]).astype(np.int64)
+    known = np.sort(triple_keys(facts[:, 0], facts[:, 1], facts[:, 2], graph.num_entities, graph.num_relations))
+    corruptions, rows = [], []
+    for side in (HEAD, TAIL):
+        corrupted = np.repeat(triples[:, None].astype(np.int64), DRAWS, 1)  # [N, draws, 3]
+        corrupted[..., column(side)] = drawn[:, side]
+        head, relation, tail = np.moveaxis(corrupted, -1, 0)
+        keys = triple_keys(head, relation, tail, graph.num_entities, graph.num_relations)
+        new = ~contains(known, keys).numpy()
+        rows.append(np.flatnonzero(new.any(1)))
+        corruptions.append(corrupted[rows[-1], new[rows[-1]].argmax(1)])
+    return np.concatenate(corruptions).astype(np.int32), np.concatenate(rows)
 
 
-def fit(labelled: Labelled) -> tuple[float, float]:
+def balanced_weights(true: np.ndarray) -> np.ndarray:
+    """Returns weights, float64 [N] with sum 1, with which all triples weigh as much as all corruptions; bool [N]."""
+    return np.where(true, 0.5 / max(true.sum(), 1), 0.5 / max((~true).sum(), 1))
+
+
+def fit(scores: np.ndarray, true: np.ndarray) -> tuple[float, float]:
     """Returns the slope and intercept of least cross entropy, by Newton's method (Lin, Lin and Weng 2007).
 
-    The targets are Platt's, which no finite score reaches: (n₊ + 1) / (n₊ + 2) for the n₊ triples, and
-    1 / (n₋ + 2) for the n₋ corruptions.
+    All triples weigh as much as all corruptions. The targets are Platt's, which no finite score reaches:
+    (n₊ + 1) / (n₊ + 2) for the n₊ triples, and 1 / (n₋ + 2) for the n₋ corruptions.
+
+    Args:
+        scores: float64 [N].
+        true: which are scores of triples, bool [N].
     """
-    positives, negatives = int(labelled.true.sum()), int((~labelled.true).sum())
-    targets = np.where(labelled.true, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-    inputs = np.stack([labelled.scores, np.ones_like(labelled.scores)], 1)  # [N, 2]
-    weights = labelled.weights
+    positives, negatives = int(true.sum()), int((~true).sum())
+    targets = np.where(true, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+    inputs = np.stack([scores, np.ones_like(scores)], 1)  # [N, 2]
+    weights = balanced_weights(true)
 
     def loss(point: np.ndarray) -> float:
         logits = inputs @ point
@@ -186,11 +173,6 @@ def fit(labelled: Labelled) -> tuple[float, float]:
             break
         point = next_point
     return float(point[0]), float(point[1])
-
-
-def reliability(probabilities: np.ndarray, labelled: Labelled) -> tuple[float, tuple[Bin, ...]]:
-    """Returns the expected calibration error, with all triples weighing as much as all corruptions, and its bins."""
-    return expected_calibration_error(probabilities, labelled.true, labelled.weights, BINS)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

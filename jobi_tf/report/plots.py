@@ -1,0 +1,100 @@
+"""Plots of one run: curves of training, a map of the entities, and ranks by relation."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobi_tf.errors import MissingExtraError
+from jobi_tf.evaluation.evaluate import evaluate
+from jobi_tf.training.run import Run
+from jobi_tf.training.tensorboard import entity_types
+
+MOST_ENTITIES, NAMED_ENTITIES, TYPES, RELATIONS = 2000, 25, 9, 25
+FORMATS = ("png", "svg")
+
+
+def plot_run(run: Run, out: Path) -> list[Path]:
+    """Writes `curves`, `map` and `relations` as PNG and SVG into a folder, and returns their paths.
+
+    `map` shows the most frequent entities by PCA and by t-SNE, in the colour of the relation and side that they occur
+    with most often. `relations` has the MRR of each relation on the test split.
+
+    Raises:
+        MissingExtraError: matplotlib or scikit-learn are not installed.
+    """
+    try:
+        import matplotlib.figure
+        import sklearn.manifold  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("plots need matplotlib and scikit-learn: pip install 'jobi-tf[plot]'") from None
+    out.mkdir(parents=True, exist_ok=True)
+    plots = {"map": _plot_map}
+    if run.history:
+        plots["curves"] = _plot_curves
+    if len(run.graph.test):
+        plots["relations"] = _plot_relations
+    paths = []
+    for name, plot in plots.items():
+        figure = matplotlib.figure.Figure(figsize=(12, 6), layout="constrained")
+        plot(run, figure)
+        for suffix in FORMATS:
+            paths.append(out / f"{name}.{suffix}")
+            figure.savefig(paths[-1], dpi=150)
+    return paths
+
+
+def _plot_curves(run: Run, figure: Any) -> None:
+    history, (left, right) = run.history, figure.subplots(1, 2)
+    for axes, names in (
+        (left, {"loss": "total", "triple_loss": "triple", "pair_loss": "pair"}),
+        (right, {"val_mrr": "MRR", "val_hits@1": "Hits@1", "val_hits@10": "Hits@10"}),
+    ):
+        for name, label in names.items():
+            points = [x for x in zip(history["epoch"], history.get(name, []), strict=False) if x[1] is not None]
+            if points:
+                axes.plot(*zip(*points, strict=True), marker="o" if axes is right else "", label=label)
+        axes.set_xlabel("epoch")
+        axes.grid(alpha=0.3)
+        axes.legend()
+    left.set_title("training loss")
+    right.set_title("validation, filtered")
+
+
+def _plot_map(run: Run, figure: Any) -> None:
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    graph = run.graph
+    degrees = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
+    entities = np.argsort(-degrees, kind="stable")[:MOST_ENTITIES]
+    vectors = run.model.entities.rows(entities).numpy()
+    types = np.array(entity_types(graph))[entities]
+    names, counts = np.unique(types, return_counts=True)
+    shown = names[np.argsort(-counts)[:TYPES]]
+    methods = {"PCA": PCA(2, random_state=0)}
+    if len(entities) > 3:
+        perplexity = min(30, (len(entities) - 1) / 3)
+        methods["t-SNE"] = TSNE(2, random_state=0, init="pca", perplexity=perplexity)
+    for axes, (name, method) in zip(figure.subplots(1, 2), methods.items(), strict=False):
+        points = method.fit_transform(vectors)
+        axes.scatter(*points[~np.isin(types, shown)].T, s=8, color="lightgray", label="others")
+        for kind in shown:
+            axes.scatter(*points[types == kind].T, s=8, label=kind)
+        for i in range(min(NAMED_ENTITIES, len(entities))):
+            axes.annotate(graph.entities[entities[i]], points[i], fontsize=6)
+        axes.set_title(f"embeddings of {len(entities):,} entities by {name}")
+        axes.set_xticks([])
+        axes.set_yticks([])
+    axes.legend(fontsize=7, markerscale=2)
+
+
+def _plot_relations(run: Run, figure: Any) -> None:
+    rows = list(evaluate(run).by_relation().items())[:RELATIONS][::-1]
+    axes = figure.subplots()
+    labels = [f"{run.graph.relations[i]} ({row['triples']:,.0f})" for i, row in rows]
+    axes.barh(labels, [row["mrr"] for _, row in rows])
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("MRR")
+    axes.set_title("test split by relation (number of triples)")
+    axes.grid(axis="x", alpha=0.3)
