@@ -59,8 +59,9 @@ class Graph:
         """Creates a graph of triples of names.
 
         Args:
-            train: the training triples: a list of (head, relation, tail), an array [N, 3] or a DataFrame with these
-                three columns first. Values other than strings are converted to strings.
+            train: the training triples: a list of (head, relation, tail), an array [N, 3], a DataFrame with these
+                three columns first, or a networkx graph whose edges have the attribute `relation`. Values other than
+                strings are converted to strings.
             valid: the validation triples, likewise; none without it.
             test: the test triples, likewise; none without it.
             weights: weights of the training triples, [N], none of them negative and not all 0.
@@ -215,6 +216,10 @@ class Graph:
 
 def _columns(triples: Any, split: str) -> list[list[str]]:
     """Returns the names of heads, relations and tails."""
+    if hasattr(triples, "edges"):  # a networkx graph
+        triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
+        if any(relation is None for _, relation, _ in triples):
+            raise DataError(f"expected an attribute `relation` of each edge in {split}, got an edge without it")
     rows = getattr(triples, "to_numpy", lambda: np.array(triples, object))()
     if not len(rows):
         return [[], [], []]

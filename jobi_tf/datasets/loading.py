@@ -48,8 +48,8 @@ def load_graph(
 
     Args:
         dataset: a name out of `jobi_tf.datasets.NAMES`; or a folder that holds train, valid and test, each as .tsv or
-            .txt (both with tabs) or .csv, also with .gz; or one such file, with `split`. A name takes precedence over
-            a path of the same spelling: write `./umls` for the folder.
+            .txt (both with tabs) or .csv, also with .gz, or as .nt, .ttl (RDF) or .parquet; or one such file, with
+            `split`. A name takes precedence over a path of the same spelling: write `./umls` for the folder.
         archive: the archive of a named data set. None: it is looked up by file name in the folder that the environment
             variable `JOBI_TF_ARCHIVES` names, and downloaded if it is not there.
         split: shares of train, valid and test for one file, such as `0.8/0.1/0.1`.

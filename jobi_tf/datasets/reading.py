@@ -1,4 +1,4 @@
-"""Reading triples from TSV, TXT and CSV files, plain or gzipped, into ids."""
+"""Reading triples from TSV, TXT and CSV files, plain or gzipped, and from RDF and Parquet, into ids."""
 
 import csv
 import gzip
@@ -16,10 +16,11 @@ import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph, Source
 from jobi_tf.data.vocabulary import Vocabulary
+from jobi_tf.datasets import formats
 from jobi_tf.errors import DataError, UsageError
 
 _KINDS = (".tsv", ".txt", ".csv")
-SUFFIXES = tuple(kind + packed for kind in _KINDS for packed in ("", ".gz"))
+SUFFIXES = (*(kind + packed for kind in _KINDS for packed in ("", ".gz")), *formats.SUFFIXES)
 
 KNOWN_HEADERS = (
     ("head", "relation", "tail"),
@@ -166,8 +167,12 @@ class TripleReader:
         """
         separator = "," if path.name.removesuffix(".gz").endswith(".csv") else "\t"
         try:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-                rows = self.read(stream, str(path), separator)  # type: ignore[arg-type]
+            if path.suffix in formats.SUFFIXES:
+                chosen = bool(self.columns.triple or self.columns.weight)
+                rows = self.read(formats.as_csv(path, chosen), str(path), ",")
+            else:
+                with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+                    rows = self.read(stream, str(path), separator)  # type: ignore[arg-type]
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
         return replace(rows, source=replace(rows.source, file=str(path.absolute())))
@@ -283,7 +288,8 @@ def find_splits(folder: Path) -> dict[str, Path]:
         if len(found) != 1:
             names = " and ".join(path.name for path in found) or "none"
             raise DataError(
-                f"{folder}: expected one file for {split} ({', '.join(_KINDS)}, each also with .gz), found {names}"
+                f"{folder}: expected one file for {split} ({', '.join(_KINDS)}, each also with .gz, "
+                f"{', '.join(formats.SUFFIXES)}), found {names}"
             )
         files[split] = found[0]
     return files

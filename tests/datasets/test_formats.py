@@ -1,0 +1,58 @@
+import networkx
+import pandas as pd
+import pytest
+
+import jobi_tf
+from jobi_tf.datasets.reading import Columns, TripleReader
+from jobi_tf.errors import DataError
+from tests.datasets.files import named_triples
+
+TURTLE = """@prefix x: <http://x/> .
+x:a x:near x:b , x:c ; x:population 7 .
+x:b x:near x:a .
+"""
+NTRIPLES = '<http://x/a> <http://x/near> <http://x/b> .\n<http://x/a> <http://x/label> "a, b\\nc" .\n'
+
+
+def read(path, columns=None):
+    reader = TripleReader(columns)
+    return named_triples(reader.graph("g", {"train": reader.read_file(path)}), "train")
+
+
+def test_rdf_gives_the_triples_of_resources(tmp_path):
+    (tmp_path / "g.ttl").write_text(TURTLE)
+    (tmp_path / "g.nt").write_text(NTRIPLES)
+    a, b, c, near = (f"http://x/{name}" for name in ("a", "b", "c", "near"))
+    assert read(tmp_path / "g.ttl") == [(a, near, b), (a, near, c), (b, near, a)]
+    assert read(tmp_path / "g.nt") == [(a, near, b)]
+    (tmp_path / "g.nt").write_text("not RDF\n")
+    with pytest.raises(DataError, match=r"g\.nt"):
+        read(tmp_path / "g.nt")
+
+
+def test_parquet_takes_the_first_three_columns_or_the_chosen_ones(tmp_path):
+    frame = pd.DataFrame({"u": ["a", "b, c"], "v": ["r", "r"], "w": ["b, c", "d"], "weight": [1.0, 2.5]})
+    frame.to_parquet(tmp_path / "g.parquet")
+    assert read(tmp_path / "g.parquet") == [("a", "r", "b, c"), ("b, c", "r", "d")]
+    assert read(tmp_path / "g.parquet", Columns(["w", "v", "u"]))[0] == ("b, c", "r", "a")
+    (tmp_path / "g.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(DataError, match=r"g\.parquet"):
+        read(tmp_path / "g.parquet")
+
+
+def test_a_folder_of_parquet_files_is_a_data_set(tmp_path):
+    rows = [("a", "r", "b"), ("b", "r", "c"), ("c", "r", "a")]
+    for split in ("train", "valid", "test"):
+        pd.DataFrame(rows, columns=["s", "p", "o"]).to_parquet(tmp_path / f"{split}.parquet")
+    assert named_triples(jobi_tf.load_graph(tmp_path), "test") == rows
+
+
+def test_a_networkx_graph_gives_its_edges():
+    edges = networkx.MultiDiGraph()
+    edges.add_edge("a", "b", relation="r")
+    edges.add_edge("a", "b", relation="s")
+    graph = jobi_tf.Graph.from_triples(edges)
+    assert named_triples(graph, "train") == [("a", "r", "b"), ("a", "s", "b")]
+    edges.add_edge("b", "c")
+    with pytest.raises(DataError, match="relation"):
+        jobi_tf.Graph.from_triples(edges)
