@@ -39,9 +39,13 @@ def export(run: Path, out: Path, **options: Any) -> None:
     start_tensorflow()
     from jobi_tf import load_run
     from jobi_tf.export import export_run
+    from jobi_tf.training.run_folder import RunFolder
+    from jobi_tf.training.tensorboard import write_text
 
     with warnings.catch_warnings(record=True) as caught:
         exported = export_run(load_run(run), out, **options)
+    if (logs := RunFolder(run).logs).is_dir():
+        write_text(logs, "model card", (exported.path / "MODEL_CARD.md").read_text(encoding="utf-8"))
     _print(exported, out)
     for text in (*exported.calibration.warnings(), *(x.message for x in caught if issubclass(x.category, UserWarning))):
         warn(text)

@@ -38,7 +38,8 @@ def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result:
     """Writes an evaluation into the run folder, and returns the path of its metrics.
 
     `evaluations/NAME.json` has the result and the epoch of the model; `evaluations/NAME.npz` the epoch and, for each
-    side, the counts of better and equal candidates, int64 [N].
+    side, the counts of better and equal candidates, int64 [N]. The result `test` is also written to the logs for
+    TensorBoard.
 
     Raises:
         OSError: it cannot be written.
@@ -53,6 +54,10 @@ def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result:
     with written_beside(path) as beside:
         text = json.dumps({"epoch": epoch, **result}, ensure_ascii=False, allow_nan=False, indent=1)
         beside.write_text(text + "\n", encoding="utf-8")
+    if name == "test" and folder.logs.is_dir():
+        from jobi_tf.training.tensorboard import write_scalars
+
+        write_scalars(folder.logs, {f"test/{METRICS[x]}": result[x] for x in METRICS}, epoch)
     return path
 
 

@@ -268,6 +268,12 @@ def write_scalars(logs: Path, values: Mapping[str, float], epoch: int) -> None:
             tf.summary.scalar(tag, value)
 
 
+def write_text(logs: Path, tag: str, text: str) -> None:
+    """Adds a text in Markdown to the logs of a run."""
+    with tf.summary.create_file_writer(str(logs)).as_default(step=0):
+        tf.summary.text(tag, text)
+
+
 def ranking_scalars(graph: Graph, ranks: Sequence[Ranks]) -> dict[str, float]:
     """Returns the validation metrics by side and by category of relations, given the ranks on each side."""
     scalars = {}
