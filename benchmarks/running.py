@@ -65,7 +65,7 @@ class Setting:
     """How to measure.
 
     Args:
-        work: folder for files that nobody keeps, up to 3 GB.
+        work: folder for temporary files, up to 3 GB.
         repeats: rounds that count.
         tiny: every suite in a form that takes seconds and whose figures mean nothing.
         against: root of another checkout to measure in turns with this one.
@@ -80,7 +80,7 @@ class Setting:
 
     @cached_property
     def dataset(self) -> Path:
-        """Folder with FB15K-237 as text, or with a synthetic graph of its size where it cannot be had."""
+        """Folder with FB15K-237 as text, or with a synthetic graph of its size where its archive is not available."""
         name = "world" if self.tiny else "fb15k-237"
         folder = self.work / name
         try:

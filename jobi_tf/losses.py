@@ -48,7 +48,8 @@ class SampledLogistic(keras.losses.Loss):
     """Binary cross-entropy of the positive, and that of its negatives in the mean.
 
     A triple is true with probability sigmoid(margin + score). The negatives of a row have weights that add up to 1;
-    they are equal, or larger for greater scores (self-adversarial, Sun et al. 2019). Labels are as of `SampledSoftmax`.
+    they are equal, or larger for greater scores (self-adversarial, Sun et al. 2019). Labels are those of
+    `SampledSoftmax`.
 
     Args:
         margin: added to every score. Scores that are never positive, as those of distances, need one.
@@ -95,10 +96,10 @@ class SampledLogistic(keras.losses.Loss):
 class SampledMargin(keras.losses.Loss):
     """How far the positive fails to be a margin above its negatives, in the mean over these (Bordes et al. 2013).
 
-    Labels are as of `SampledSoftmax`.
+    Labels are those of `SampledSoftmax`.
 
     Args:
-        margin: by so much a positive should exceed a negative.
+        margin: how much greater the score of a positive should be than that of a negative.
         **kwargs: as for `keras.losses.Loss`.
     """
 

@@ -92,7 +92,7 @@ class Signature:
             end = 0
             for inputs, rows, future in batch:
                 start, end = end, end + rows
-                if not future.done():  # nobody gave it up
+                if not future.done():  # the request still waits for it
                     future.set_result(self._part(outputs, slice(start, end), inputs))
 
     def _next_batch(self) -> list[Request]:

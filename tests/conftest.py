@@ -9,12 +9,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from jobi_tf.cli.main import cli
+from jobi_tf.training.config import TrainConfig
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # In the background of a shell, which processes that tests start and interrupt would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Logs for TensorBoard take two seconds a run; tests of them set `tensorboard`.
+TrainConfig.model_fields["tensorboard"].default = "none"
+TrainConfig.model_rebuild(force=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,3 +1,4 @@
+import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,7 @@ def packages() -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> zipfile.ZipFile:
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
-    for path in (*FOLDERS, "pyproject.toml", "README.md", "LICENSE", "NOTICE"):
+    for path in (*FOLDERS, "pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE"):
         if (ROOT / path).is_dir():
             shutil.copytree(ROOT / path, tree / path, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
         elif (ROOT / path).exists():
@@ -49,6 +50,16 @@ def test_the_list_of_packages_is_that_on_disk():
 def test_the_wheel_has_one_top_level_name(wheel):
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {name for name in tops if not name.endswith(".dist-info")} == {"jobi_tf"}
+
+
+def test_the_description_has_absolute_links_to_files_of_the_repository(wheel):
+    (metadata,) = (x for x in wheel.namelist() if x.endswith("METADATA"))
+    targets = re.findall(r"\]\(([^)#]*)[^)]*\)", wheel.read(metadata).decode())
+    assert all(x.startswith("https://") for x in targets)
+    repository = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Source"]
+    files = [x.split("/main/")[1] for x in targets if x.startswith(repository) and "/main/" in x]
+    assert files
+    assert all((ROOT / x).is_file() for x in files)
 
 
 def test_the_wheel_holds_every_file(wheel):

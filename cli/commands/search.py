@@ -49,7 +49,7 @@ def search(
 ) -> None:
     """Search for good settings: a YAML file, or the name of a ready-made space, says which.
 
-    The validation split judges; the test split is never looked at. The same command goes on with a search that was
+    The validation split judges; the test split is never used. The same command goes on with a search that was
     ended in any way. Each trial is a run of its own in the folder of the search.
     """
     from jobi_tf.tuning.spaces import Space

@@ -256,7 +256,7 @@ def _multi_hot(lists: tf.RaggedTensor, num_entities: int) -> tf.Tensor:
 
 
 def _shuffled(step: tf.Tensor, size: int, count: int, seed: tf.Tensor) -> tf.Tensor:
-    """Returns which `size` of `count` are taken in a step, int64 [size].
+    """Returns the indices of the items of a step, int64 [size].
 
     Over the `count // size` steps of an epoch none is taken twice; each epoch has another order.
     """

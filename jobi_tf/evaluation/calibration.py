@@ -96,7 +96,7 @@ def calibrate(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX
 
 
 def sample(graph: Graph, seed: int, most: int = MAX_TRIPLES) -> tuple[str, np.ndarray]:
-    """Returns the split and at most so many triples, int32 [N, 3], to calibrate on, in random order.
+    """Returns the split and its triples, int32 [N, 3] with N ≤ `most`, to calibrate on, in random order.
 
     They are validation triples whose relation training saw, as corruptions are drawn as in training; or training
     triples if there are fewer than two of those.

@@ -62,7 +62,7 @@ class Evaluation:
         return rank_metrics(Ranks.concatenate([ranks[chosen] for ranks in self.ranks.values()]).ranks(ties))
 
     def ties_gap(self) -> float:
-        """Returns optimistic minus pessimistic MRR: how much of the result hangs on equal scores."""
+        """Returns optimistic minus pessimistic MRR: how much of the result depends on equal scores."""
         return self.metrics("optimistic")["mrr"] - self.metrics("pessimistic")["mrr"]
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from jobi_tf.data.ranges import ranges
 from jobi_tf.models.jobi import JoBi
 
 SAMPLE = 2000  # facts or paths by which the confidence of a rule is estimated
-PATHS = 2000  # paths of length 2 that are looked at
+PATHS = 2000  # largest number of paths of length 2
 
 
 class Path(NamedTuple):
@@ -19,7 +19,7 @@ class Path(NamedTuple):
     Attributes:
         path: the path, such as `Bern -[capital of]-> Switzerland`.
         confidence: share of the pairs of entities with such a path between which the relation holds in training.
-        support: number of these pairs with the relation, of at most `SAMPLE` that were looked at.
+        support: number of these pairs with the relation, in a sample of at most `SAMPLE`.
     """
 
     path: str

@@ -20,7 +20,7 @@ ROWS = 128  # queries that are answered at once
 SLICE_SCORES = 2**21  # scores that are computed at once: 8 MB
 SLICE_BYTES = 2**25  # embeddings that they are computed from
 QUERY_BYTES = 2**25  # relations that queries are computed from at once; RESCAL's are matrices
-ALIGNED = 16  # slices of a table that start at a multiple of so many rows are not copied
+ALIGNED = 16  # slices of a table that start at a multiple of this number of rows are not copied
 
 
 class StoredModel(tf.Module):

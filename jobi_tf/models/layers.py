@@ -21,7 +21,7 @@ class EmbeddingTable(keras.layers.Layer):
 
     Attributes:
         sparse_gradient: whether the gradient of the table is a `tf.IndexedSlices` of distinct rows, which only
-            optimizers for sparse gradients handle correctly on several devices; else it is a dense tensor.
+            optimizers for sparse gradients handle correctly on several devices; otherwise it is a dense tensor.
     """
 
     def __init__(self, count: int, width: int, initializer: keras.initializers.Initializer, name: str):

@@ -147,7 +147,7 @@ class Plan:
         return [run for run in self.distinct if run.record is not None]
 
     def at(self, row: Row, source: Source, point: Any = None) -> list[PlannedRun]:
-        """Returns the runs of a row on a data set, at a point of a sweep: one a seed."""
+        """Returns the runs of a row on a data set, at a point of a sweep: one for each seed."""
         key = (row.name, source, point)
         return [run for run in self.runs if (run.row, run.source, run.point) == key]
 

@@ -37,7 +37,7 @@ from jobi_tf.training.config import TrainConfig, tensorboard_parts
 from jobi_tf.training.recording import Training
 from jobi_tf.training.run_folder import describe_environment
 
-SAMPLE = 200  # triples, or queries, of which scores and gradients are looked at
+SAMPLE = 200  # triples, or queries, whose scores and gradients are shown
 SHOWN_QUERIES, SHOWN_ANSWERS = 5, 5
 MOST_VECTORS = 20_000  # that the projector can handle
 MOST_ROWS = 20_000  # of a histogram

@@ -56,7 +56,8 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> int:
         model: the model, of the graph.
         graph: the graph.
         path: an .npz file with `names`, str [N], and `vectors`, float [N, width]; or word2vec text, a line `name
-            numbers…` for each entity, maybe after a line `N width`. In names of such a file spaces may be underscores.
+            numbers…` for each entity, optionally after a line `N width`. In names of such a file spaces may be
+            underscores.
 
     Raises:
         DataError: the file cannot be read, has another width than the model's, or none of its names is an entity.

@@ -25,8 +25,8 @@ def test_every_public_name_has_an_entry():
     assert sorted(set(jobi_tf.__all__) - set(entries)) == []
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "examples" / "tutorial.py"], ids=lambda x: x.name)
-def test_absolute_links_lead_to_pages_and_pictures(path):
+def test_absolute_links_of_the_tutorial_lead_to_pages_and_pictures():
+    path = ROOT / "examples" / "tutorial.py"
     text = path.read_text("utf-8")
     pages = re.findall(re.escape(SITE) + r"([\w/]*)", text)
     assert pages

@@ -7,7 +7,15 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import jobi_tf
 from tests.graphs import random_graph
 
-SETTINGS = {"dim": 4, "epochs": 4, "eval_every": 2, "patience": 9, "negatives": 4, "callbacks": ()}
+SETTINGS = {
+    "tensorboard": "all",
+    "dim": 4,
+    "epochs": 4,
+    "eval_every": 2,
+    "patience": 9,
+    "negatives": 4,
+    "callbacks": (),
+}
 
 
 def read(path: Path) -> EventAccumulator:
@@ -75,14 +83,14 @@ def test_callbacks_of_the_user_add_scalars(graph, tmp_path):
 
 
 def test_parts_can_be_left_out(graph, tmp_path):
-    none = jobi_tf.train(graph, run_dir=str(tmp_path / "none"), tensorboard="none", **SETTINGS)
+    none = jobi_tf.train(graph, run_dir=str(tmp_path / "none"), **SETTINGS | {"tensorboard": "none"})
     assert not (none.path / "logs").exists()
-    text = jobi_tf.train(graph, run_dir=str(tmp_path / "text"), tensorboard="text", **SETTINGS)
+    text = jobi_tf.train(graph, run_dir=str(tmp_path / "text"), **SETTINGS | {"tensorboard": "text"})
     assert {x.plugin_data.plugin_name for x in read(text.path / "logs").summary_metadata.values()} == {"text"}
     with pytest.raises(jobi_tf.errors.UsageError, match="movies"):
-        jobi_tf.train(graph, tensorboard="movies", **SETTINGS)
+        jobi_tf.train(graph, **SETTINGS | {"tensorboard": "movies"})
 
 
 def test_the_profiler_records_the_chosen_steps(graph, tmp_path):
-    run = jobi_tf.train(graph, run_dir=str(tmp_path / "run"), tensorboard="none", profile="2:4", **SETTINGS)
+    run = jobi_tf.train(graph, run_dir=str(tmp_path / "run"), profile="2:4", **SETTINGS | {"tensorboard": "none"})
     assert list((run.path / "logs" / "plugins" / "profile").glob("*/*"))

@@ -22,7 +22,7 @@ sampled = {"negatives": 5}
 
 def train(name: str, **changes):
     changes = ({} if "loss" in changes else sampled) | changes
-    run = jobi_tf.train(graph, run_dir=folder / name, logical_devices=2, **settings | changes)
+    run = jobi_tf.train(graph, run_dir=folder / name, logical_devices=2, tensorboard="none", **settings | changes)
     rows = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     return run, rows
 
