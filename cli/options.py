@@ -105,10 +105,12 @@ class _Run(click.Path):
         return super().convert(run_path(value), parameter, context)
 
 
+RUN = _Run(exists=True, file_okay=False, path_type=Path)
+
+
 def run_option(required: bool = True) -> Callable:
     """Adds the argument RUN and the option --run-dir: the folder of a run that is read."""
-    kind = _Run(exists=True, file_okay=False, path_type=Path)
-    return argument_or_option("run", "--run-dir", "RUN", kind, "Folder of the run, or world.", required)
+    return argument_or_option("run", "--run-dir", "RUN", RUN, "Folder of the run, or world.", required)
 
 
 def out_option(description: str, folder: bool = True, default: str | None = None) -> Callable:

@@ -12,7 +12,7 @@ from ..start import start_tensorflow
 @cloup.command(cls=Command)
 @run_option()
 @cloup.option("--relation", metavar="NAME", help="Only triples of this relation.")
-@cloup.option("--limit", type=COUNT, default=100, show_default=True, help="Largest number of triples.")
+@cloup.option("--limit", type=COUNT, default=100, help="Largest number of triples.")
 @out_option("File to write; by default stdout.", folder=False)
 def complete(run: Path, relation: str | None, limit: int, out: Path | None) -> None:
     """Print the triples with the greatest scores that the graph does not hold, best first.

@@ -2,29 +2,35 @@
 
 from pathlib import Path
 
+import click
 import cloup
 
 from jobi_tf.console import print_json, print_table
 
-from ..options import COUNT, Command, json_option, run_option
+from ..options import COUNT, RUN, Command, json_option
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@run_option()
-@cloup.option("--entity", required=True, metavar="NAME", help="The entity.")
-@cloup.option("-k", type=COUNT, default=10, show_default=True, help="Number of neighbors.")
+@cloup.argument("values", nargs=-1, metavar="[RUN] ENTITY")
+@cloup.option("--run-dir", "run", type=RUN, metavar="RUN", help="Folder of the run, or world.")
+@cloup.option("-k", type=COUNT, default=10, help="Number of neighbors.")
 @json_option
-def neighbors(run: Path, entity: str, k: int, as_json: bool) -> None:
+@click.pass_context
+def neighbors(context: click.Context, values: tuple[str, ...], run: Path | None, k: int, as_json: bool) -> None:
     """Print the entities whose embeddings are most similar to that of an entity, by cosine.
 
     \b
-      jobi-tf neighbors runs/world --entity Switzerland
+      jobi-tf neighbors runs/world Switzerland
     """
+    expected = "ENTITY" if run else "RUN and ENTITY"
+    if len(values) != (1 if run else 2):
+        raise click.UsageError(f"Expected {expected}, got {len(values)} values.", context)
+    run = run or RUN.convert(values[0], None, context)
     start_tensorflow()
     import jobi_tf
 
-    found = jobi_tf.load_run(run).nearest(entity, k)
+    found = jobi_tf.load_run(run).nearest(values[-1], k)
     if as_json:
         print_json([row._asdict() for row in found])
     else:

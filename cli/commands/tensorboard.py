@@ -12,8 +12,8 @@ from ..options import FOLDER, Command
 
 @cloup.command(cls=Command)
 @cloup.argument("runs", type=FOLDER, nargs=-1, metavar="[RUN]...", help="Folders of runs, or a folder that holds runs.")
-@cloup.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@cloup.option("--port", type=click.IntRange(0, 65535), default=6006, show_default=True, help="Port; 0: any free one.")
+@cloup.option("--host", default="127.0.0.1", help="Address to listen on.")
+@cloup.option("--port", type=click.IntRange(0, 65535), default=6006, help="Port; 0: any free one.")
 def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
     """Open TensorBoard on runs, by default on all runs in runs/.
 

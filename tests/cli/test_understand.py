@@ -10,10 +10,11 @@ TRIPLE = ("--head", "town 1", "--relation", "near", "--tail", "town 2")
 
 
 def test_neighbors_are_those_of_the_run(run, call):
-    rows = json.loads(call("neighbors", run, "--entity", "town 1", "-k", 3, "--json").stdout)
+    rows = json.loads(call("neighbors", run, "town 1", "-k", 3, "--json").stdout)
     expected = jobi_tf.load_run(run).nearest("town 1", 3)
     assert [row["entity"] for row in rows] == [x.entity for x in expected]
-    assert "town" in call("neighbors", run, "--entity", "town 1").stdout
+    assert "town" in call("neighbors", "--run-dir", run, "town 1").stdout
+    assert call("neighbors", run, status=2).stderr
 
 
 def test_explain_prints_scores_ranks_and_evidence(run, call):
