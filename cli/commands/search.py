@@ -161,4 +161,4 @@ def _print_result(results: "Results", quiet: bool) -> None:
         click.echo(f"written: trials.csv, best.yaml{pictures}", err=True)
         click.echo(f"next: jobi-tf evaluate {shlex.quote(str(run_folder(results.path, ranked[0]).path))}", err=True)
         click.echo(f"      jobi-tf train --config {shlex.quote(str(results.path / BEST))} --seed 1", err=True)
-        click.echo(f"      tensorboard --logdir {shlex.quote(str(results.path))}", err=True)
+        click.echo(f"      jobi-tf tensorboard {shlex.quote(str(results.path))}", err=True)

@@ -26,6 +26,8 @@ from jobi_tf.tuning.spaces import Space
 from jobi_tf.tuning.trial import summary, train_trial
 
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+# Of Optuna's plot of parameters that have one value in all trials.
+warnings.filterwarnings("ignore", "Attempting to set identical low and high ylims")
 
 HEARTBEAT, GRACE = 10, 30  # seconds
 SECONDS_FOR_SQLITE = 60  # to wait for other processes that write
