@@ -113,10 +113,10 @@ def run_option(required: bool = True) -> Callable:
     return argument_or_option("run", "--run-dir", "RUN", RUN, "Folder of the run, or world.", required)
 
 
-def out_option(description: str, folder: bool = True, default: str | None = None) -> Callable:
+def out_option(description: str, folder: bool = True, default: str | None = None, required: bool = False) -> Callable:
     """Adds --out: the folder or file that is written."""
     kind, metavar = (OUT_FOLDER, "DIR") if folder else (OUT_FILE, "FILE")
-    return cloup.option("--out", type=kind, metavar=metavar, default=default, help=description)
+    return cloup.option("--out", type=kind, metavar=metavar, default=default, required=required, help=description)
 
 
 def jobs_option(description: str) -> Callable:

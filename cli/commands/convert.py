@@ -12,8 +12,8 @@ from ..start import start_tensorflow
 @cloup.command(cls=Command)
 @run_option()
 @cloup.option("--of", type=click.Choice(["entities", "relations"]), default="entities", help="Whose embeddings.")
-@out_option("File to write: .npz (arrays names and vectors), .txt (word2vec text) or .parquet.", folder=False)
-def convert(run: Path, of: str, out: Path | None) -> None:
+@out_option("File to write: .npz (arrays names and vectors), .txt (word2vec) or .parquet.", folder=False, required=True)
+def convert(run: Path, of: str, out: Path) -> None:
     """Write embeddings with their names to a file for other programs.
 
     \b
@@ -21,8 +21,6 @@ def convert(run: Path, of: str, out: Path | None) -> None:
 
     In word2vec text, spaces in names become underscores. --entity-vectors of `jobi-tf train` reads .npz and .txt.
     """
-    if out is None:
-        raise click.UsageError("Missing option '--out'.")
     start_tensorflow()
     import jobi_tf
     from jobi_tf.training.vectors import write_vectors

@@ -67,6 +67,11 @@ def _hash(keys: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.bitwise_and(highest, LARGEST_BITMAP - 1)
 
 
+def can_filter(num_entities: int, num_relations: int) -> bool:
+    """Returns whether the keys of all possible triples fit 64 bits, so that known ones can be found among negatives."""
+    return num_entities**2 * num_relations <= 2**63
+
+
 class Negatives(NamedTuple):
     """The negatives of a batch, in one list for both sides, or by side.
 
@@ -117,12 +122,12 @@ class NegativeSampler:
         self._pairs = Membership(occurrences.keys(), len(SIDES) * self.num_relations * self.num_entities)
         self._known = None
         if train is not None:
-            size = self.num_entities**2 * self.num_relations
-            if size > 2**63:
+            if not can_filter(self.num_entities, self.num_relations):
                 raise UsageError(
                     "expected a graph whose squared number of entities times its number of relations is at most 2^63 "
                     f"to filter negatives, got {self.num_entities:,} entities and {self.num_relations:,} relations"
                 )
+            size = self.num_entities**2 * self.num_relations
             self._known = Membership(np.unique(self._triple_keys(*train.T.astype(np.int64))), size)
 
     def draw(self, triples: tf.Tensor, seed: tf.Tensor, shared: bool = False, by_side: bool = False) -> Negatives:

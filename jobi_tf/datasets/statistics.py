@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, column
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 _MANY = 1.5
@@ -73,18 +74,14 @@ class Statistics:
 
 def statistics(graph: Graph) -> Statistics:
     """Computes the statistics of a graph."""
-    head, relation, tail = graph.train.astype(np.int64).T
-    triples = np.bincount(relation, minlength=graph.num_relations)
-    heads, tails = (_distinct(graph, relation, entity) for entity in (head, tail))
-    many_heads, many_tails = (triples >= _MANY * np.maximum(partners, 1) for partners in (tails, heads))
-    category = np.where(triples > 0, np.array(CATEGORIES)[2 * many_heads + many_tails], "unseen")
+    triples, heads, tails, category = _by_relation(graph)
     shown = [*CATEGORIES, *(["unseen"] if "unseen" in category else [])]
     return Statistics(
         name=graph.name,
         entities=graph.num_entities,
         relations=graph.num_relations,
         triples={split: len(graph.splits[split]) for split in SPLITS},
-        degree=Spread.of(np.bincount(np.concatenate([head, tail]), minlength=graph.num_entities)),
+        degree=Spread.of(entity_degrees(graph)),
         heads=Spread.of(heads),
         tails=Spread.of(tails),
         categories={kind: _shares(graph, category == kind) for kind in shown},
@@ -97,8 +94,45 @@ def statistics(graph: Graph) -> Statistics:
 
 def relation_categories(graph: Graph) -> np.ndarray:
     """Returns the category of each relation by its training triples, or `unseen`: str [relations]."""
-    by_name = {row.name: row.category for row in statistics(graph).by_relation}
-    return np.array([by_name[name] for name in graph.relations.names])
+    return _by_relation(graph)[-1]
+
+
+def entity_degrees(graph: Graph) -> np.ndarray:
+    """Returns the number of training triples in which each entity is the head or the tail: int64 [entities]."""
+    return np.bincount(graph.train[:, [column(HEAD), column(TAIL)]].ravel(), minlength=graph.num_entities)
+
+
+def entity_types(graph: Graph, entities: np.ndarray) -> list[str]:
+    """Returns the relation and side with which each of some entities occurs most often, such as `capital tail`.
+
+    Args:
+        graph: the graph.
+        entities: their ids, int [N].
+
+    Returns:
+        N texts; `unseen` for entities that do not occur in training.
+    """
+    triples, count = graph.train.astype(np.int64), 2 * graph.num_relations
+    rows = [triples[:, column(side)] * count + side * graph.num_relations + triples[:, 1] for side in (HEAD, TAIL)]
+    keys, counts = np.unique(np.concatenate(rows), return_counts=True)
+    order = np.lexsort((counts, keys // count))  # the most frequent row of an entity is its last one
+    ends = np.searchsorted(keys[order] // count, entities, "right") - 1
+    types = []
+    for entity, end in zip(entities.tolist(), ends.tolist(), strict=True):
+        owner, row = divmod(int(keys[order[end]]), count)
+        side, relation = divmod(row, graph.num_relations)
+        types.append(f"{graph.relations[relation]} {SIDES[side]}" if owner == entity else "unseen")
+    return types
+
+
+def _by_relation(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the training triples, distinct heads, distinct tails and category of each relation: [relations] each."""
+    head, relation, tail = graph.train.astype(np.int64).T
+    triples = np.bincount(relation, minlength=graph.num_relations)
+    heads, tails = (_distinct(graph, relation, entity) for entity in (head, tail))
+    many_heads, many_tails = (triples >= _MANY * np.maximum(partners, 1) for partners in (tails, heads))
+    category = np.where(triples > 0, np.array(CATEGORIES)[2 * many_heads + many_tails], "unseen")
+    return triples, heads, tails, category
 
 
 def _distinct(graph: Graph, relation: np.ndarray, entity: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +14,7 @@ from jobi_tf.data.seeds import stream
 
 BINS = 15
 MAX_TRIPLES = 20_000
+FEW_TRIPLES = 2000  # where the fit should be quick
 DRAWS = 20  # corruptions drawn on each side of a triple; the first one that is not a known fact is used
 MAX_STEPS, HALVINGS = 100, 34  # of Newton's method
 
@@ -70,8 +72,25 @@ class Calibration:
         return reasons
 
 
-def calibrate(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX_TRIPLES) -> Calibration:
-    """Fits probabilities on validation triples and corruptions of them; without such triples on training triples.
+class Scored(NamedTuple):
+    """Scores of triples and of corruptions of them.
+
+    Attributes:
+        split: the split of the triples.
+        scores: those of the triples, then those of the corruptions, float64 [N].
+        true: whether it is a triple, bool [N].
+        fitted: whether it is in the half of the triples on which probabilities are fitted to measure their error on the
+            other half, bool [N]; a corruption is in the half of its triple.
+    """
+
+    split: str
+    scores: np.ndarray
+    true: np.ndarray
+    fitted: np.ndarray
+
+
+def score_sample(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX_TRIPLES) -> Scored:
+    """Scores validation triples and corruptions of them; without such triples training triples.
 
     Args:
         scores: gives the scores of triples, int32 [N, 3] → [N].
@@ -80,19 +99,29 @@ def calibrate(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX
         seed: seed of the draws.
         most: largest number of triples.
     """
-    split, triples = sample(graph, seed, most)
+    split, triples = sample(graph, seed, most)  # in random order
     corruptions, rows = corrupt(triples, graph, p, seed)
     values = scores(np.concatenate([triples, corruptions])).astype(np.float64)
-    true = np.arange(len(values)) < len(triples)
-    # The errors are measured on one half (the sample is in random order), with a fit on the other half.
     fitted = np.concatenate([np.arange(len(triples)), rows]) % 2 == 0
-    measured = ~fitted if len(triples) > 1 else fitted
+    return Scored(split, values, np.arange(len(values)) < len(triples), fitted)
+
+
+def calibrate(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX_TRIPLES) -> Calibration:
+    """Fits probabilities on a sample; see `score_sample` for the arguments."""
+    return calibrate_sample(score_sample(scores, graph, p, seed, most))
+
+
+def calibrate_sample(scored: Scored) -> Calibration:
+    """Fits probabilities on all of a sample; their error is measured on one half, with a fit on the other half."""
+    split, values, true, fitted = scored
+    triples = int(true.sum())
+    measured = ~fitted if triples > 1 else fitted
     slope, intercept = fit(values[fitted], true[fitted])
     weights = balanced_weights(true[measured])
     before, _ = expected_calibration_error(sigmoid(values[measured]), true[measured], weights, BINS)
     probabilities = sigmoid(slope * values[measured] + intercept)
     after, bins = expected_calibration_error(probabilities, true[measured], weights, BINS)
-    return Calibration(*fit(values, true), before, after, bins, split, len(triples))
+    return Calibration(*fit(values, true), before, after, bins, split, triples)
 
 
 def sample(graph: Graph, seed: int, most: int = MAX_TRIPLES) -> tuple[str, np.ndarray]:

@@ -63,7 +63,7 @@ class Evaluation:
 
     def ties_gap(self) -> float:
         """Returns optimistic minus pessimistic MRR: how much of the result depends on equal scores."""
-        return self.metrics("optimistic")["mrr"] - self.metrics("pessimistic")["mrr"]
+        return Ranks.concatenate(list(self.ranks.values())).ties_gap()
 
     def __repr__(self) -> str:
         """Returns the main metrics in one line."""

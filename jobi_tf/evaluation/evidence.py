@@ -13,7 +13,7 @@ SAMPLE = 2000  # facts or paths by which the confidence of a rule is estimated
 PATHS = 2000  # largest number of paths of length 2
 
 
-class Path(NamedTuple):
+class RulePath(NamedTuple):
     """A path from head to tail in the training triples, and the rule that it is an instance of.
 
     Attributes:
@@ -101,7 +101,7 @@ class Edges:
         return f"<-[{relations[label - len(relations)]}]-"
 
 
-def paths(graph: Graph, triple: np.ndarray, k: int = 5, seed: int = 0) -> list[Path]:
+def paths(graph: Graph, triple: np.ndarray, k: int = 5, seed: int = 0) -> list[RulePath]:
     """Returns paths of length 1 and 2 that speak for a triple, int [3], those of the most confident rules first.
 
     The triple itself is not a path. The confidence of a rule is that of AMIE (Galárraga et al. 2013) without their
@@ -113,7 +113,7 @@ def paths(graph: Graph, triple: np.ndarray, k: int = 5, seed: int = 0) -> list[P
     for labels, between in _connections(edges, head, tail):
         middle = f" {names[between]} {edges.name(labels[1])}" if between is not None else ""
         found.setdefault(labels, f"{names[head]} {edges.name(labels[0])}{middle} {names[tail]}")
-    rated = [Path(text, *edges.confidence(labels, relation, rng)) for labels, text in found.items()]
+    rated = [RulePath(text, *edges.confidence(labels, relation, rng)) for labels, text in found.items()]
     return sorted((x for x in rated if x.support), key=lambda x: (-x.confidence, -x.support))[:k]
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
-from jobi_tf.evaluation.evidence import Path, Similar, paths, similar_triples
+from jobi_tf.evaluation.evidence import RulePath, Similar, paths, similar_triples
 from jobi_tf.evaluation.ranker import Ranker, full_float32
 from jobi_tf.models.jobi import HEADS, JoBi
 from jobi_tf.models.products import all_scores
@@ -40,7 +40,7 @@ class Explanation:
     candidates: int
     occurrences: dict[str, int]
     similar: list[Similar]
-    paths: list[Path]
+    paths: list[RulePath]
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all of it as a JSON object."""

@@ -33,6 +33,11 @@ class Ranks:
             raise UsageError(f"expected ties to be one of {', '.join(TIES)}, got {ties!r}")
         return 1 + self.greater + self.equal * {"realistic": 0.5, "optimistic": 0.0, "pessimistic": 1.0}[ties]
 
+    def ties_gap(self) -> float:
+        """Returns optimistic minus pessimistic MRR: how much of the result depends on equal scores."""
+        optimistic, pessimistic = (rank_metrics(self.ranks(ties))["mrr"] for ties in ("optimistic", "pessimistic"))
+        return optimistic - pessimistic
+
     def __getitem__(self, chosen: np.ndarray | slice) -> "Ranks":
         return Ranks(self.greater[chosen], self.equal[chosen])
 

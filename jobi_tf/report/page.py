@@ -16,7 +16,7 @@ import numpy as np
 import jobi_tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES
-from jobi_tf.datasets.statistics import CATEGORIES, statistics
+from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.calibration import Bin, expected_calibration_error
 from jobi_tf.evaluation.metrics import METRICS
@@ -201,7 +201,7 @@ def overall(runs: Sequence[Measured]) -> dict[str, list[dict[str, float]]]:
 def categories(runs: Sequence[Measured], graph: Graph) -> list[dict[str, Any]]:
     """Returns for each relation category its relations, its triples and the metrics of each run by side."""
     relations = runs[0].evaluation.triples[:, 1]
-    category = category_of(graph)
+    category = relation_categories(graph)
     found = []
     for name in (*CATEGORIES, "unseen"):
         chosen = category[relations] == name
@@ -213,17 +213,11 @@ def categories(runs: Sequence[Measured], graph: Graph) -> list[dict[str, Any]]:
     return found
 
 
-def category_of(graph: Graph) -> np.ndarray:
-    """Returns the category of each relation by its training triples, or `unseen`: str [relations]."""
-    by_name = {row.name: row.category for row in statistics(graph).by_relation}
-    return np.array([by_name[name] for name in graph.relations.names])
-
-
 def relations(runs: Sequence[Measured], graph: Graph) -> dict[str, list[dict[str, Any]]]:
     """Returns by side a row for each relation of the split, those with the most triples first."""
     ids, counts = np.unique(runs[0].evaluation.triples[:, 1], return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    category = category_of(graph)
+    category = relation_categories(graph)
     rows: dict[str, list[dict[str, Any]]] = {}
     for side in BOTH:
         parts = [dict(tuple(on_side(run.answers, side).groupby("relation"))) for run in runs]

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from jobi_tf.datasets.statistics import entity_degrees, entity_types
 from jobi_tf.errors import MissingExtraError
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.training.run import Run
-from jobi_tf.training.tensorboard import entity_types
 
 MOST_ENTITIES, NAMED_ENTITIES, TYPES, RELATIONS = 2000, 25, 9, 25
 FORMATS = ("png", "svg")
@@ -66,10 +66,9 @@ def _plot_map(run: Run, figure: Any) -> None:
     from sklearn.manifold import TSNE
 
     graph = run.graph
-    degrees = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
-    entities = np.argsort(-degrees, kind="stable")[:MOST_ENTITIES]
+    entities = np.argsort(-entity_degrees(graph), kind="stable")[:MOST_ENTITIES]
     vectors = run.model.entities.rows(entities).numpy()
-    types = np.array(entity_types(graph))[entities]
+    types = np.array(entity_types(graph, entities))
     names, counts = np.unique(types, return_counts=True)
     shown = names[np.argsort(-counts)[:TYPES]]
     methods = {"PCA": PCA(2, random_state=0)}

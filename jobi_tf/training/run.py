@@ -15,15 +15,13 @@ from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.answers import best_answers
-from jobi_tf.evaluation.calibration import Calibration, calibrate
+from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, explain
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, run_path
-
-FEW = 2000  # triples that probabilities are fitted on
 
 
 class Answer(NamedTuple):
@@ -236,7 +234,8 @@ class Run:
     @cached_property
     def calibration(self) -> Calibration:
         """The probabilities that scores stand for, fitted on validation triples."""
-        return calibrate(lambda x: self.model.score(x).numpy(), self.graph, self.config.p, self.config.seed, FEW)
+        options = self.graph, self.config.p, self.config.seed, FEW_TRIPLES
+        return calibrate(lambda x: self.model.score(x).numpy(), *options)
 
     def complete(self, relation: str | None = None, k: int = 100) -> Table[NewTriple]:
         """Returns the k triples with the greatest scores that the graph does not hold; see `best_new_triples`.

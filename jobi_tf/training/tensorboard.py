@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,11 @@ from tensorboard.plugins.custom_scalar import summary as custom_scalars
 from tensorboard.plugins.hparams import api as hparams
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.negatives import NegativeSampler, can_filter
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
-from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
+from jobi_tf.datasets.statistics import CATEGORIES, entity_degrees, entity_types, relation_categories
 from jobi_tf.evaluation.answers import best_answers
-from jobi_tf.evaluation.calibration import (
-    BINS,
-    balanced_weights,
-    corrupt,
-    expected_calibration_error,
-    fit,
-    sample,
-    sigmoid,
-)
+from jobi_tf.evaluation.calibration import FEW_TRIPLES, calibrate_sample, score_sample
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.files import written_beside
@@ -40,12 +34,14 @@ from jobi_tf.training.run_folder import describe_environment
 SAMPLE = 200  # triples, or queries, whose scores and gradients are shown
 SHOWN_QUERIES, SHOWN_ANSWERS = 5, 5
 MOST_VECTORS = 20_000  # that the projector can handle
-MOST_ROWS = 20_000  # of a histogram
-MOST_CALIBRATED = 2000  # triples that probabilities are fitted on
+MOST_ROWS = 20_000  # of a table, in histograms and norms: no copy of a large table is made
 
 # Settings that do not change the model.
-_NO_HPARAMS = {"columns", "header", "weights", "split", "checkpoint_every", "tensorboard", "profile", "run_dir"}
-_NO_HPARAMS |= {"devices", "logical_devices"}
+_NO_HPARAMS = {
+    *("columns", "header", "weights", "split", "run_dir", "checkpoint_every"),
+    *("tensorboard", "profile", "devices", "logical_devices"),
+}
+_VALUES = ("name", "value")
 _TAGS = {
     "loss": "loss/total",
     "triple_loss": "loss/triple",
@@ -93,8 +89,8 @@ class TensorBoard(keras.callbacks.Callback):
             if "scalars" in self.parts:
                 tf.summary.experimental.write_raw_pb(_layout(training).SerializeToString(), step=0)
             if "text" in self.parts:
-                tf.summary.text("settings", markdown(training.config.model_dump()))
-                tf.summary.text("environment", markdown(describe_environment()))
+                tf.summary.text("settings", markdown(_VALUES, training.config.model_dump().items()))
+                tf.summary.text("environment", markdown(_VALUES, describe_environment().items()))
             if "graph" in self.parts and self._sample:
                 self._sample.write_graph(self.model)
 
@@ -129,7 +125,7 @@ class TensorBoard(keras.callbacks.Callback):
             with self._writer.as_default(step=self._epoch):
                 write_images(self.model, self.training.graph, self.training.config)
         if "projector" in self.parts:
-            write_projector(self.training.folder.logs, self.model, self.training.graph)
+            write_projector(self.training.folder.logs, self.model, self.training.graph, self._categories)
         self._writer.flush()
 
     def _stop_profiler(self) -> None:
@@ -139,40 +135,56 @@ class TensorBoard(keras.callbacks.Callback):
     def _write_ranking(self, ranks: Sequence[Ranks]) -> None:
         model, graph = self.model, self.training.graph
         if "scalars" in self.parts:
-            for tag, value in ranking_scalars(graph, ranks).items():
+            for tag, value in ranking_scalars(self._categories[graph.valid[:, 1]], ranks).items():
                 tf.summary.scalar(tag, value)
             for name, table in _tables(model).items():
-                norms = tf.norm(tf.convert_to_tensor(table.value), axis=1)
-                tf.summary.scalar(f"norms of embeddings/{name}", tf.reduce_mean(norms))
+                tf.summary.scalar(f"norms of embeddings/{name}", tf.reduce_mean(tf.norm(_some_rows(table), axis=1)))
         if self._sample:
             self._sample.write(model, self.parts)
         if "histograms" in self.parts:
             for name, table in _tables(model).items():
-                tf.summary.histogram(f"embeddings/{name}", table.value[:MOST_ROWS])
+                tf.summary.histogram(f"embeddings/{name}", _some_rows(table))
         if "text" in self.parts:
-            tf.summary.text("predictions", predictions(model, graph))
+            tf.summary.text("predictions", predictions(model, graph, *self._shown))
+
+    @cached_property
+    def _categories(self) -> np.ndarray:
+        return relation_categories(self.training.graph)
+
+    @cached_property
+    def _shown(self) -> tuple[np.ndarray, KnownAnswers]:
+        """Some validation triples, and the known answers to their tail queries."""
+        triples = np.asarray(self.training.graph.valid)
+        triples = triples[:: max(1, len(triples) // SHOWN_QUERIES)][:SHOWN_QUERIES]
+        return triples, KnownAnswers.of_graph(self.training.graph, ("train", "valid"), triples, TAIL)
 
 
 class Sample:
     """What a few training and validation triples show: the same ones, with the same negatives, in every epoch.
 
-    Negatives that are training triples are marked, also where training does not mark them.
+    Negatives that are training triples are marked, also where training does not mark them, unless the keys of
+    triples do not fit 64 bits.
     """
 
     def __init__(self, training: Training):
         config, graph = training.config, training.graph
         self._queries, self._marked = config.loss == "full-softmax", config.filter_negatives
         self._weights = {"triple": 1.0, "pair": config.alpha}
-        self._share_biased = _share_biased(graph, config.p)
+        options: dict[str, Any] = {}
+        if not self._queries:
+            occurrences = Occurrences.of_graph(graph)
+            self._share_biased = _share_biased(graph, occurrences, config.p)
+            self._counts_known = can_filter(graph.num_entities, graph.num_relations)
+            known = graph.train if self._counts_known else None
+            options["sampler"] = NegativeSampler(occurrences, config.negatives, config.p, known)
         self.batches = {}
         for split in ("train", "valid"):
             multiple = config.chunk if config.shared else 1
             size = min(SAMPLE, config.batch_size or SAMPLE, len(graph.split(split)))
             if size >= multiple:
-                options: dict[str, Any] = {"batch_size": size - size % multiple, "split": split}
-                options |= {} if self._queries else {"filter_negatives": True}
+                options |= {"batch_size": size - size % multiple, "split": split}
                 self.batches[split] = next(iter(build_batches(config, graph, **options).take(1)))
-        self._look = tf.function(self._looked_at, autograph=False)
+        self._look = tf.function(self._measured, autograph=False)
 
     def write_graph(self, model: JoBi) -> None:
         """Writes the graph of the model's scores, losses and gradients."""
@@ -197,7 +209,7 @@ class Sample:
                 for name, scores in self._scores(outputs["triple"], labels["triple"]).items():
                     tf.summary.histogram(f"scores of a {split} sample/{name}", scores)
 
-    def _looked_at(
+    def _measured(
         self, model: JoBi, inputs: Mapping[str, tf.Tensor], labels: Mapping[str, tf.Tensor], weights: Any
     ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Returns the scores of each head, their losses, and the norms of the gradients of all weights."""
@@ -222,8 +234,9 @@ class Sample:
 
     def _write_negatives(self, labels: Mapping[str, tf.Tensor]) -> None:
         tf.summary.scalar("negatives/share drawn with bias (expected)", self._share_biased)
-        known = tf.reduce_mean(tf.cast(labels["triple"][..., 1:] < 0, tf.float32))
-        tf.summary.scalar("negatives/share that are training triples", known)
+        if self._counts_known:
+            known = tf.reduce_mean(tf.cast(labels["triple"][..., 1:] < 0, tf.float32))
+            tf.summary.scalar("negatives/share that are training triples", known)
         if "pair" in labels:
             seen = tf.reduce_mean(tf.cast(labels["pair"][..., 1:] > 0, tf.float32))
             tf.summary.scalar("negatives/share seen with the relation", seen)
@@ -274,18 +287,21 @@ def write_text(logs: Path, tag: str, text: str) -> None:
         tf.summary.text(tag, text)
 
 
-def ranking_scalars(graph: Graph, ranks: Sequence[Ranks]) -> dict[str, float]:
-    """Returns the validation metrics by side and by category of relations, given the ranks on each side."""
+def ranking_scalars(categories: np.ndarray, ranks: Sequence[Ranks]) -> dict[str, float]:
+    """Returns the validation metrics by side and by category of relations.
+
+    Args:
+        categories: the category of each triple's relation, str [N].
+        ranks: the N ranks on each side.
+    """
     scalars = {}
     for side, own in zip(SIDES, ranks, strict=True):
         for name in BETTER_IF_HIGHER:
             scalars[f"validation by side/{METRICS[name]}, {side}s"] = rank_metrics(own.ranks())[name]
     every = Ranks.concatenate(list(ranks))
-    gap = rank_metrics(every.ranks("optimistic"))["mrr"] - rank_metrics(every.ranks("pessimistic"))["mrr"]
-    scalars["validation/MRR of ties, optimistic minus pessimistic"] = gap
-    category = np.tile(relation_categories(graph)[graph.valid[:, 1]], len(SIDES))
+    scalars["validation/MRR of ties, optimistic minus pessimistic"] = every.ties_gap()
     for kind in CATEGORIES:
-        chosen = np.flatnonzero(category == kind)
+        chosen = np.flatnonzero(np.tile(categories == kind, len(SIDES)))
         if len(chosen):
             metrics = rank_metrics(every[chosen].ranks())
             for name in BETTER_IF_HIGHER:
@@ -293,51 +309,43 @@ def ranking_scalars(graph: Graph, ranks: Sequence[Ranks]) -> dict[str, float]:
     return scalars
 
 
-def predictions(model: JoBi, graph: Graph) -> str:
-    """Returns the best tails for some validation triples as a Markdown table; facts of the graph are bold."""
-    triples = np.asarray(graph.valid)
-    triples = triples[:: max(1, len(triples) // SHOWN_QUERIES)][:SHOWN_QUERIES]
-    known = KnownAnswers.of_graph(graph, ("train", "valid"), triples, TAIL)
+def predictions(model: JoBi, graph: Graph, triples: np.ndarray, known: KnownAnswers) -> str:
+    """Returns the best tails for some triples as a Markdown table; known answers are bold."""
     best = best_answers(model, known, triples, TAIL, SHOWN_ANSWERS)
-    rows = ["| head | relation | tail | best tails |", "|---|---|---|---|"]
+    rows = []
     for (head, relation, tail), answers, facts in zip(triples, best.entities, best.known, strict=True):
-        names = [_cell(graph.entities[x]) for x in answers]
+        names = [graph.entities[x] for x in answers]
         shown = ", ".join(f"**{name}**" if fact else name for name, fact in zip(names, facts, strict=True))
-        fixed = (graph.entities[head], graph.relations[relation], graph.entities[tail])
-        rows.append(f"| {' | '.join(map(_cell, fixed))} | {shown} |")
-    return "\n".join(rows)
+        rows.append((graph.entities[head], graph.relations[relation], graph.entities[tail], shown))
+    return markdown(("head", "relation", "tail", "best tails"), rows)
 
 
 def write_images(model: JoBi, graph: Graph, config: TrainConfig) -> None:
     """Writes the reliability diagram and the precision-recall curve of probabilities, if matplotlib is installed.
 
-    They are those of validation triples and as many corruptions of each side.
+    They are those of validation triples and of corruptions of them on each side; see `calibrate_sample`.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return
-    triples = sample(graph, config.seed, MOST_CALIBRATED)[1]
-    corruptions = corrupt(triples, graph, config.p, config.seed)[0]
-    scores = model.score(np.concatenate([triples, corruptions])).numpy()
-    true = np.arange(len(scores)) < len(triples)
-    slope, intercept = fit(scores.astype(np.float64), true)
-    probabilities = sigmoid(slope * scores + intercept)
-    error, bins = expected_calibration_error(probabilities, true, balanced_weights(true), BINS)
-    order = np.argsort(-probabilities, kind="stable")
-    found = np.cumsum(true[order])
+    scored = score_sample(lambda x: model.score(x).numpy(), graph, config.p, config.seed, FEW_TRIPLES)
+    calibration = calibrate_sample(scored)
+    triples, corruptions = int(scored.true.sum()), int((~scored.true).sum())
+    order = np.argsort(-calibration.probability(scored.scores), kind="stable")
+    found = np.cumsum(scored.true[order])
     for name, title, xs, ys, labels in (
         (
             "reliability",
-            f"calibration error {error:.3f}",
-            [x.probability for x in bins],
-            [x.true for x in bins],
+            f"calibration error {calibration.ece_after:.3f}",
+            [x.probability for x in calibration.bins],
+            [x.true for x in calibration.bins],
             ("probability", "share that is true"),
         ),
         (
             "precision and recall",
-            f"{len(triples):,} triples, {len(corruptions):,} corruptions",
-            found / len(triples),
+            f"{triples:,} triples, {corruptions:,} corruptions",
+            found / triples,
             found / np.arange(1, len(found) + 1),
             ("recall", "precision"),
         ),
@@ -354,10 +362,10 @@ def write_images(model: JoBi, graph: Graph, config: TrainConfig) -> None:
         tf.summary.image(f"probabilities/{name}", tf.io.decode_png(file.getvalue(), channels=4)[None])
 
 
-def markdown(values: Mapping[str, Any]) -> str:
-    """Returns a table of names and values in Markdown."""
-    rows = [f"| {name} | {_cell(value)} |" for name, value in values.items()]
-    return "\n".join(["| name | value |", "|---|---|", *rows])
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Returns a table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
 
 
 def _cell(value: Any) -> str:
@@ -365,61 +373,44 @@ def _cell(value: Any) -> str:
     return text.replace("|", "\\|")
 
 
-def write_projector(logs: Path, model: JoBi, graph: Graph) -> None:
-    """Writes the embeddings of the most frequent entities, and of all relations of the triple head, with their names.
+def write_projector(logs: Path, model: JoBi, graph: Graph, categories: np.ndarray) -> None:
+    """Writes the embeddings of the most frequent entities, and of the relations of the triple head, with their names.
 
-    An entity also has its number of training triples, and the relation and side that it occurs with most often.
+    An entity also has its number of training triples, and the relation and side that it occurs with most often; a
+    relation its number of training triples and its category, out of `categories`, str [relations].
     """
-    degrees = np.bincount(graph.train[:, [0, 2]].ravel(), minlength=graph.num_entities)
+    degrees = entity_degrees(graph)
     entities = np.argsort(-degrees, kind="stable")[:MOST_VECTORS]
-    relations = np.arange(graph.num_relations)[:MOST_VECTORS]
-    types = entity_types(graph)
-    rows = {
-        "entities": [("name", "triples", "type"), *((graph.entities[i], degrees[i], types[i]) for i in entities)],
-        "relations": [
-            ("name", "triples", "category"),
-            *zip(
-                [graph.relations[i] for i in relations],
-                np.bincount(graph.train[:, 1], minlength=graph.num_relations)[relations],
-                relation_categories(graph)[relations],
-                strict=True,
-            ),
-        ],
-    }
-    tables = {"entities": model.entities, "relations": model.heads[0].relations}
-    ids = {"entities": entities, "relations": relations}
-    vectors = {name: tf.Variable(tf.gather(table.table.value, ids[name])) for name, table in tables.items()}
-    tf.train.Checkpoint(**vectors).save(str(logs / "projector"))
-    config = projector.ProjectorConfig()
-    for name in tables:
+    relations = np.arange(min(graph.num_relations, MOST_VECTORS))
+    triples = np.bincount(graph.train[:, 1], minlength=graph.num_relations)
+    config, vectors = projector.ProjectorConfig(), {}
+    for name, table, ids, names, counts, column, values in (
+        ("entities", model.entities, entities, graph.entities, degrees, "type", entity_types(graph, entities)),
+        ("relations", model.heads[0].relations, relations, graph.relations, triples, "category", categories[relations]),
+    ):
+        vectors[name] = tf.Variable(tf.gather(table.table.value, ids))
+        rows = [("name", "triples", column), *((names[i], counts[i], x) for i, x in zip(ids, values, strict=True))]
         path = logs / f"{name}.tsv"
-        lines = ["\t".join(str(x).replace("\t", " ") for x in row) + "\n" for row in rows[name]]
         with written_beside(path) as beside:
+            lines = ["\t".join(str(x).replace("\t", " ") for x in row) + "\n" for row in rows]
             beside.write_text("".join(lines), encoding="utf-8")
         config.embeddings.add(tensor_name=f"{name}/.ATTRIBUTES/VARIABLE_VALUE", metadata_path=path.name)
+    tf.train.Checkpoint(**vectors).save(str(logs / "projector"))
     projector.visualize_embeddings(str(logs), config)
-
-
-def entity_types(graph: Graph) -> list[str]:
-    """Returns the relation and side with which each entity occurs most often in training, such as `capital tail`."""
-    rows = np.concatenate([side * graph.num_relations + graph.train[:, 1] for side in (HEAD, TAIL)]).astype(np.int64)
-    entities = np.concatenate([graph.train[:, 0], graph.train[:, 2]]).astype(np.int64)
-    keys, counts = np.unique(entities * 2 * graph.num_relations + rows, return_counts=True)
-    types = ["unseen"] * graph.num_entities
-    for i in np.argsort(counts, kind="stable").tolist():  # the most frequent is written last
-        entity, row = divmod(int(keys[i]), 2 * graph.num_relations)
-        side, relation = divmod(row, graph.num_relations)
-        types[entity] = f"{graph.relations[relation]} {SIDES[side]}"
-    return types
 
 
 def _tables(model: JoBi) -> dict[str, keras.Variable]:
     return {"entities": model.entities.table} | {f"relations, {x.name}": x.relations.table for x in model.heads}
 
 
-def _share_biased(graph: Graph, p: float) -> float:
+def _some_rows(table: keras.Variable) -> tf.Tensor:
+    """Returns at most `MOST_ROWS` rows of a table, evenly spaced."""
+    return table.value[:: -(-table.shape[0] // MOST_ROWS)]
+
+
+def _share_biased(graph: Graph, occurrences: Occurrences, p: float) -> float:
     """Returns p times the share of draws for which an entity was seen with the relation."""
-    filled = np.diff(Occurrences.of_graph(graph).seen.offsets) > 0
+    filled = np.diff(occurrences.seen.offsets) > 0
     relations = graph.train[:, 1]
     return p * float(np.mean([filled[side * graph.num_relations + relations].mean() for side in (HEAD, TAIL)]))
 

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -25,8 +25,10 @@ from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, save_bare_model
 from jobi_tf.training.run import Run, load_model, load_run
 from jobi_tf.training.run_folder import RunFolder
-from jobi_tf.training.tensorboard import TensorBoard
 from jobi_tf.training.warm_start import use_entity_vectors, warm_start
+
+if TYPE_CHECKING:
+    from jobi_tf.training.tensorboard import TensorBoard
 
 MAY_CHANGE_ON_RESUME = {
     "epochs",
@@ -159,7 +161,7 @@ def _fit(
         *(callbacks(training) if callable(callbacks) else callbacks),
         best,
         MetricsRecord(folder, rows),
-        *([TensorBoard(training, ranking)] if config.tensorboard != "none" or config.profile else []),
+        *_tensorboard(training, ranking),
         # Last, since a checkpoint stands for all that the others wrote.
         Checkpoint(folder, config.checkpoint_every, size.steps, first_step, state.get("metrics")),
     ]
@@ -186,6 +188,14 @@ def _fit(
     if not config.eval_every:
         save_bare_model(model, folder.model)
     return load_run(folder.path)
+
+
+def _tensorboard(training: Training, ranking: ValidationRanking | None) -> "list[TensorBoard]":
+    if training.config.tensorboard == "none" and not training.config.profile:
+        return []
+    from jobi_tf.training.tensorboard import TensorBoard  # takes a third of a second
+
+    return [TensorBoard(training, ranking)]
 
 
 def _new_run_dir(dataset: str) -> Path:
