@@ -206,7 +206,8 @@ class Queries(Batch):
             sides = [(HEAD, slice(None, heads)), (TAIL, slice(heads, None))]
             queries = tf.concat([head.queries(side, known[x], prepared[x], model.xla) for side, x in sides], 0)
             queries = head.through_net(queries, training)
-            scores.append(all_scores(model.scorer, queries, model.scorer.candidate(candidates)))
+            precision = model.precision if training else "float32"
+            scores.append(all_scores(model.scorer, queries, model.scorer.candidate(candidates), precision))
         if not model.regularizers:
             return scores, None
         return scores, self._positives(model, embeddings, ids, relations, place)

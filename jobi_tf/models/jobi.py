@@ -19,6 +19,7 @@ from jobi_tf.models.regularizers import Regularizer
 from jobi_tf.models.scorers.scorer import Relations, Scorer, constructor_arguments, glorot_normal
 
 HEADS = ("triple", "pair")
+PRECISIONS = ("float32", "bfloat16")
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -44,11 +45,13 @@ class JoBi(keras.Model):
         entity_initializer: a Keras initialiser or its name. None: Glorot normal over each [E, d] part of the table.
         relation_initializer: the same for relations. None: that of the scorer, mostly Glorot normal.
         freeze_entities: whether entity embeddings, such as pretrained ones, stay as they are.
+        precision: `"float32"`, or `"bfloat16"`: dtype of the matrix products of queries and all entities in training.
+            Weights, sums over products, losses and updates stay float32, and so do all scores outside of training.
         seed: seed of the default initialisers and of dropout, each table having a stream of its own.
 
     Raises:
         UsageError: a size is not positive; there is no such scorer or regulariser; the scorer needs reciprocal
-            relations; or the dtype policy is not float32.
+            relations; the dtype policy is not float32; or the precision does not suit the scorer.
 
     Example:
         >>> model = jobi_tf.JoBi(num_entities=135, num_relations=46, dim=32)
@@ -74,6 +77,7 @@ class JoBi(keras.Model):
         entity_initializer: Any = None,
         relation_initializer: Any = None,
         freeze_entities: bool = False,
+        precision: str = "float32",
         seed: int = 0,
         **kwargs: Any,
     ):
@@ -85,7 +89,12 @@ class JoBi(keras.Model):
             raise UsageError(f"expected the dtype policy float32, got {self.dtype_policy.name}: scores need float32")
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.scorer = scorers.get(scorer)
-        self.joint, self.reciprocal, self.seed = joint, reciprocal, seed
+        if precision not in PRECISIONS or (precision == "bfloat16" and self.scorer.distance):
+            raise UsageError(
+                f"expected the precision {' or '.join(PRECISIONS)}, float32 for distances, got {precision} for "
+                f"{self.scorer.name}"
+            )
+        self.joint, self.reciprocal, self.precision, self.seed = joint, reciprocal, precision, seed
         if self.scorer.tails_only and not reciprocal:
             raise UsageError(f"expected reciprocal=True with the scorer {self.scorer.name}, which has no head query")
         self.regularizers = [regularizer_objects.get(x) for x in regularizers]

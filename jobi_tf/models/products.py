@@ -1,7 +1,6 @@
 """Products of queries and candidates: the core of training, ranking and scoring."""
 
 import math
-from functools import partial
 
 import tensorflow as tf
 
@@ -14,18 +13,24 @@ from jobi_tf.models.scorers import Scorer
 BLOCK_BYTES = 4 * 2**20
 
 
-def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor, precision: str = "float32") -> tf.Tensor:
     """Returns the scores of all candidates as answers to each query.
 
     Args:
         scorer: the score function.
         queries: float32 [..., N, length].
         candidates: what `scorer.candidate` returns for the entities, float32 [..., C, length].
+        precision: dtype of the factors of matrix products, also of those of the gradient, and of their results.
 
     Returns:
         float32 [..., N, C].
     """
-    return scorer.scores(queries, partial(tf.matmul, b=candidates, transpose_b=True))
+    candidates = tf.cast(candidates, precision)
+
+    def product(query: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.matmul(tf.cast(query, precision), candidates, transpose_b=True), tf.float32)
+
+    return scorer.scores(queries, product)
 
 
 def own_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:

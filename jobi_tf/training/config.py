@@ -92,6 +92,9 @@ class TrainConfig(BaseModel):
     relation_prediction: float = Field(
         0.0, ge=0, allow_inf_nan=False, description="weight of the loss that predicts the relation of a triple"
     )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="full-softmax: dtype of the matrix products of training; bfloat16 is faster on new CPUs"
+    )
     batch_size: int | None = Field(
         None,
         ge=1,
@@ -173,7 +176,7 @@ class TrainConfig(BaseModel):
             names = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
             yield names, f"the loss {_FULL} takes all entities instead of negatives"
         else:
-            yield ("pair_entities",), f"only the loss {_FULL} scores all entities"
+            yield ("pair_entities", "precision"), f"only the loss {_FULL} scores all entities"
             if not self.shared:
                 yield ("chunk",), f"the negatives_mode {self.negatives_mode} shares no negatives"
         if self.loss not in ("logistic", "margin"):

@@ -56,6 +56,17 @@ def test_the_loss_of_the_triple_head_is_without_that_of_relations(tmp_path):
     assert row["triple_loss"] == pytest.approx(bare["triple_loss"], rel=1e-5)
 
 
+def test_products_in_bfloat16_give_nearly_the_same_training(tmp_path):
+    exact, rounded = (rows(train(tmp_path / x, precision=x, epochs=2).path)[-1] for x in ("float32", "bfloat16"))
+    assert rounded["loss"] == pytest.approx(exact["loss"], rel=0.02)
+    assert rounded["loss"] != exact["loss"]
+
+
+def test_distances_are_not_computed_in_bfloat16():
+    with pytest.raises(UsageError, match="transe"):
+        jobi_tf.JoBi(9, 2, dim=4, scorer="transe", precision="bfloat16")
+
+
 def test_a_pair_loss_of_some_entities_is_that_of_all_in_the_mean(tmp_path):
     options = {"learning_rate": 1e-9, "epochs": 1, "batch_size": 10, "n3": 0.0}
     few, every = (rows(train(tmp_path / name, **options, **more).path)[0] for name, more in COMPARED.items())
