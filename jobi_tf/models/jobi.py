@@ -14,12 +14,11 @@ from jobi_tf.models import scorers
 from jobi_tf.models.batches import batch_form
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.layers import EmbeddingTable, Head
-from jobi_tf.models.products import all_scores, own_scores
+from jobi_tf.models.products import all_scores, check_precision, own_scores
 from jobi_tf.models.regularizers import Regularizer
-from jobi_tf.models.scorers.scorer import Relations, Scorer, constructor_arguments, glorot_normal
+from jobi_tf.models.scorers.scorer import Scorer, constructor_arguments, glorot_normal
 
 HEADS = ("triple", "pair")
-PRECISIONS = ("float32", "bfloat16")
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -45,8 +44,8 @@ class JoBi(keras.Model):
         entity_initializer: a Keras initialiser or its name. None: Glorot normal over each [E, d] part of the table.
         relation_initializer: the same for relations. None: that of the scorer, mostly Glorot normal.
         freeze_entities: whether entity embeddings, such as pretrained ones, stay as they are.
-        precision: `"float32"`, or `"bfloat16"`: dtype of the matrix products of queries and all entities in training.
-            Weights, sums over products, losses and updates stay float32, and so do all scores outside of training.
+        precision: `"float32"`, or `"bfloat16"`: dtype of the products of queries and all entities in training; weights,
+            losses and updates, and all scores outside of training, stay float32.
         seed: seed of the default initialisers and of dropout, each table having a stream of its own.
 
     Raises:
@@ -89,24 +88,17 @@ class JoBi(keras.Model):
             raise UsageError(f"expected the dtype policy float32, got {self.dtype_policy.name}: scores need float32")
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.scorer = scorers.get(scorer)
-        if precision not in PRECISIONS or (precision == "bfloat16" and self.scorer.distance):
-            raise UsageError(
-                f"expected the precision {' or '.join(PRECISIONS)}, float32 for distances, got {precision} for "
-                f"{self.scorer.name}"
-            )
+        check_precision(precision, self.scorer)
         self.joint, self.reciprocal, self.precision, self.seed = joint, reciprocal, precision, seed
         if self.scorer.tails_only and not reciprocal:
             raise UsageError(f"expected reciprocal=True with the scorer {self.scorer.name}, which has no head query")
         self.regularizers = [regularizer_objects.get(x) for x in regularizers]
         self.entity_dropout, self.relation_dropout = entity_dropout, relation_dropout
-        self.entity_initializer, self.relation_initializer = (
-            initializer and keras.initializers.get(initializer)
-            for initializer in (entity_initializer, relation_initializer)
-        )
+        self.entity_initializer = keras.initializers.get(entity_initializer)
+        self.relation_initializer = keras.initializers.get(relation_initializer)
         initializer = self.entity_initializer or glorot_normal(num_entities, dim, fold_in(seed, "entities"))
         self.entities = EmbeddingTable(num_entities, self.scorer.entity_width(dim), initializer, "entities")
-        self.freeze_entities = freeze_entities
-        self.entities.trainable = not freeze_entities
+        self.freeze_entities, self.entities.trainable = freeze_entities, not freeze_entities
         options = dim, reciprocal, relation_dropout, self.relation_initializer, seed
         self.heads = [Head(self.scorer, num_relations, *options, name=name) for name in HEADS[: 1 + joint]]
         self._drop = Dropout(entity_dropout, fold_in(seed, "entities", "dropout")) if entity_dropout else None
@@ -118,9 +110,8 @@ class JoBi(keras.Model):
         """Scores a batch by each head.
 
         Args:
-            inputs: the fields of one form of a batch: `OwnNegatives`, `OwnNegativesBySide`, `SharedNegatives`,
-                `SharedNegativesBySide` or `Queries` of `jobi_tf.models.batches`. `jobi_tf.training_batches` and
-                `jobi_tf.query_batches` make them.
+            inputs: the fields of one form of a batch of `jobi_tf.models.batches`, such as `OwnNegatives` or `Queries`;
+                `jobi_tf.training_batches` and `jobi_tf.query_batches` make them.
             training: whether embeddings are dropped out.
 
         Returns:
@@ -157,8 +148,7 @@ class JoBi(keras.Model):
         """
         super().compile(optimizer, loss, *args, jit_compile=jit_compile is True, **kwargs)
         self.xla = self.jit_compile
-        sparse = getattr(self.optimizer, "sparse", False)
-        if sparse:
+        if sparse := getattr(self.optimizer, "sparse", False):
             self.optimizer.xla = self.xla
         for table in (self.entities, *(head.relations for head in self.heads)):
             table.sparse_gradient = sparse
@@ -184,11 +174,8 @@ class JoBi(keras.Model):
             float32 [B, length]. The score of an entity is its dot product with a row of `candidates`, for bilinear
             scorers, or a function of it; see `Scorer`.
         """
-        layer = self.heads[HEADS.index(head)]
-        distinct, place = tf.unique(layer.relation_ids(triples[:, 1], side))
-        relations = Relations(layer.prepared(layer.relations.rows(distinct)), place)
         anchor = tf.gather(self.entities.table.value, triples[:, column(1 - side)])
-        return layer.through_net(layer.queries(side, anchor, relations))
+        return self.heads[HEADS.index(head)].queries_of(triples[:, 1], side, anchor)
 
     def scores(self, triples: tf.Tensor, side: int, candidates: tf.Tensor | None = None) -> tf.Tensor:
         """Returns the triple head's scores of every entity on one side: int [B, 3] → float32 [B, E].
@@ -207,8 +194,6 @@ class JoBi(keras.Model):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
         config = constructor_arguments(self)
-        serialize = keras.saving.serialize_keras_object
-        config["regularizers"] = [serialize(x) for x in self.regularizers]
-        for name in ("scorer", "entity_initializer", "relation_initializer"):
-            config[name] = serialize(config[name]) if config[name] is not None else None
+        for name in ("scorer", "regularizers", "entity_initializer", "relation_initializer"):
+            config[name] = keras.saving.serialize_keras_object(config[name])
         return super().get_config() | config

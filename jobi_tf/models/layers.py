@@ -133,6 +133,12 @@ class Head(keras.layers.Layer):
             self.scorer.query(side, anchor, relations.each()) if xla else self.scorer.queries(side, anchor, relations)
         )
 
+    def queries_of(self, relation: tf.Tensor, side: int, anchor: tf.Tensor) -> tf.Tensor:
+        """Returns queries for the entities on `side`, of relations, int [N], and the other entities, [N, width]."""
+        distinct, place = tf.unique(self.relation_ids(relation, side))
+        relations = Relations(self.prepared(self.relations.rows(distinct)), place)
+        return self.through_net(self.queries(side, anchor, relations))
+
     def through_net(self, queries: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns the output of the scorer's network for queries, [N, …] → [N, length]; without one the queries."""
         return self.net(queries, training=training) if self.net else queries

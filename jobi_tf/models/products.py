@@ -6,8 +6,10 @@ import tensorflow as tf
 
 from jobi_tf.compiled import compiled, on_gpu
 from jobi_tf.data.occurrences import TAIL
+from jobi_tf.errors import UsageError
 from jobi_tf.models.scorers import Scorer
 
+PRECISIONS = ("float32", "bfloat16")
 # Bytes of the rows that are gathered at once on a CPU. Small enough that they stay in the cache and the allocator
 # reuses their memory, which is several times faster than one block of 80 MB; large enough to use all threads.
 BLOCK_BYTES = 4 * 2**20
@@ -31,6 +33,19 @@ def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor, precis
         return tf.cast(tf.matmul(tf.cast(query, precision), candidates, transpose_b=True), tf.float32)
 
     return scorer.scores(queries, product)
+
+
+def check_precision(precision: str, scorer: Scorer) -> None:
+    """Refuses precisions of products other than float32 and bfloat16, and bfloat16 for distances.
+
+    Raises:
+        UsageError: it is one of these.
+    """
+    if precision not in (PRECISIONS[:1] if scorer.distance else PRECISIONS):
+        raise UsageError(
+            f"expected the precision float32, or bfloat16 for scorers that are not distances, got {precision} for "
+            f"{scorer.name}"
+        )
 
 
 def own_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
