@@ -151,11 +151,11 @@ token_option = cloup.option(
 SETTINGS = {
     "Data": "dataset split columns header weights",
     "Model": "model dim joint reciprocal warm_start entity_vectors freeze_entities",
-    "Loss": "loss alpha pair_entities margin adversarial_temperature label_smoothing n3 n3_pair l2 entity_dropout "
-    "relation_dropout relation_prediction",
+    "Loss": "loss alpha answers_per_query pair_entities margin adversarial_temperature label_smoothing n3 n3_pair l2 "
+    "entity_dropout relation_dropout relation_prediction",
     "Negatives": "p negatives negatives_mode chunk filter_negatives",
     "Optimizer": "optimizer learning_rate batch_size",
-    "Schedule": "schedule epochs eval_every monitor patience",
+    "Schedule": "schedule epochs eval_every eval_first monitor patience",
     "Run": "run_dir seed checkpoint_every tensorboard profile",
     "Machine": "devices logical_devices",
 }

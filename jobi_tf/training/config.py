@@ -61,6 +61,9 @@ class TrainConfig(BaseModel):
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(1.0, ge=0, allow_inf_nan=False, description="weight of the pair loss")
+    answers_per_query: int = Field(
+        8, ge=1, description="full-softmax: answers of a query, which is divided if it has more; 1 as in the paper"
+    )
     pair_entities: int | None = Field(
         None, ge=1, description="full-softmax: entities that the pair loss takes in a step, in turn (default: all)"
     )
@@ -120,6 +123,9 @@ class TrainConfig(BaseModel):
     )
     epochs: int = Field(100, ge=1, description="largest number of epochs")
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never rank")
+    eval_first: int | None = Field(
+        None, ge=1, description="epoch of the first ranking, from which eval_every is counted (default: eval_every)"
+    )
     monitor: Literal["mrr", "hits@1", "hits@3", "hits@10"] = Field(
         "hits@10", description="validation metric by which the best epoch is kept"
     )
@@ -173,7 +179,7 @@ class TrainConfig(BaseModel):
             names = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
             yield names, f"the loss {_FULL} takes all entities instead of negatives"
         else:
-            yield ("pair_entities",), f"only the loss {_FULL} scores all entities"
+            yield ("answers_per_query", "pair_entities"), f"only the loss {_FULL} scores all entities"
             if not self.shared:
                 yield ("chunk",), f"the negatives_mode {self.negatives_mode} shares no negatives"
         if self.loss not in ("logistic", "margin"):
@@ -185,7 +191,7 @@ class TrainConfig(BaseModel):
         if not self.joint:
             yield ("alpha", "n3_pair", "pair_entities"), "joint is False, so there is no pair head"
         if not self.eval_every:
-            yield ("patience", "monitor"), "eval_every is 0, so validation triples are not ranked"
+            yield ("patience", "monitor", "eval_first"), "eval_every is 0, so validation triples are not ranked"
         if self.warm_start is None and self.entity_vectors is None:
             yield ("freeze_entities",), "neither warm_start nor entity_vectors is given"
 

@@ -153,7 +153,9 @@ def _fit(
     training = Training(
         folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, memory
     )
-    ranking = ValidationRanking(graph, config.eval_every, config.epochs) if config.eval_every else None
+    ranking = None
+    if config.eval_every:
+        ranking = ValidationRanking(graph, config.eval_every, config.epochs, config.eval_first)
     every = [
         StopOnNaN(),
         Throughput(size.triples / size.steps),
