@@ -159,6 +159,7 @@ SETTINGS = {
     "Run": "run_dir seed checkpoint_every tensorboard profile",
     "Machine": "devices logical_devices",
 }
+WRITTEN_BY_COMMANDS = {"merged_from"}  # not settings of a training
 GROUPS = {title: cloup.OptionGroup(title) for title in SETTINGS}
 METAVARS = {
     "split": "SHARES",
@@ -184,7 +185,7 @@ def settings_options(*names: str) -> Callable:
     titles = {name: title for title, part in SETTINGS.items() for name in part.split()}
 
     def decorate(command: Callable) -> Callable:
-        for name in reversed(names or list(titles | fields)):
+        for name in reversed(names or [x for x in titles | fields if x not in WRITTEN_BY_COMMANDS]):
             group = None if names else GROUPS[titles.get(name, "Run")]
             command = _setting_option(name, fields[name], group)(command)
         return command

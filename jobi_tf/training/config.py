@@ -150,6 +150,7 @@ class TrainConfig(BaseModel):
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to use: all, or their numbers")
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
+    merged_from: list[str] | None = Field(None, description="runs that `jobi-tf merge` made this run of")
 
     @classmethod
     def create(cls, settings: Mapping[str, Any], where: str = "settings") -> "TrainConfig":
@@ -221,6 +222,11 @@ class TrainConfig(BaseModel):
                 self.weights is not None and self.loss == _FULL,
                 f"another loss than {_FULL} with weights, got {self.loss}",
                 "a query has one weight for all of its answers",
+            ),
+            (
+                self.merged_from is not None,
+                f"no merged_from, got {self.merged_from}",
+                "a merged run has been put together and not trained",
             ),
         ):
             if wrong:
