@@ -12,7 +12,7 @@ from jobi_tf.data.occurrences import SIDES, KnownAnswers, column
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.evaluation.evaluate import evaluate
-from jobi_tf.evaluation.ranks import Ranks, rank_metrics
+from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.models.scorers import RESCAL, ComplEx, DistMult, SimplE
@@ -54,7 +54,8 @@ def merge_runs(runs: Sequence[Run | str | Path], out: str | Path, weights: str =
     With `weights="fitted"` each relation, with reciprocal relations each side of it, has a weight for each run. They
     minimize the cross entropy of validation triples, and are drawn to weights that are the same for all relations, the
     more the fewer validation triples a relation has. How strongly, and whether this is better than no weights at all,
-    is decided on halves of the validation split.
+    is decided on halves of the validation split: the simplest way of weighting is taken that is not worse than the best
+    by more than a standard error.
 
     Args:
         runs: two or more runs, or their folders, of ComplEx, DistMult, SimplE or RESCAL.
@@ -161,11 +162,11 @@ class _Queries:
     def __getitem__(self, chosen: Any) -> "_Queries":
         return _Queries(self.rows[chosen], self.scores[chosen], self.mask[chosen])
 
-    def mrr(self, weights: np.ndarray) -> float:
-        """Returns the MRR among the candidates with these weights of relations, [R or 2R, runs]."""
+    def reciprocal_ranks(self, weights: np.ndarray) -> np.ndarray:
+        """Returns 1 / rank among the candidates with these weights of relations, [R or 2R, runs] → [N]."""
         totals = np.einsum("nck,nk->nc", self.scores, weights[self.rows]) + self.mask
         better, equal = (compare(totals[:, 1:], totals[:, :1]).sum(1) for compare in (np.greater, np.equal))
-        return rank_metrics(Ranks(better, equal).ranks())["mrr"]
+        return 1 / Ranks(better, equal).ranks()
 
 
 def fit_weights(model: JoBi, dims: Sequence[int], run: Run) -> Fitted:
@@ -173,15 +174,22 @@ def fit_weights(model: JoBi, dims: Sequence[int], run: Run) -> Fitted:
     queries = _queries(model, dims, run)
     rows = model.heads[0].relations.table.shape[0]
     halves = np.random.default_rng(0).permutation(len(queries.rows)) % 2
-    held_out: dict[tuple[str, int | None], list[float]] = {}
+    held_out: dict[tuple[str, int | None], list[np.ndarray]] = {}
     for half in range(2):
         fitted_on, measured_on = queries[halves == half], queries[halves != half]
         for way, weights in _ways(fitted_on, rows).items():
-            held_out.setdefault(way, []).append(measured_on.mrr(weights))
-    means = {way: float(np.mean(values)) for way, values in held_out.items()}
-    best = max(means, key=lambda way: means[way])  # the first of equals, which is the simplest
-    names = {way: way[0] + (f" {way[1]}" if way[1] else "") for way in means}
-    return Fitted(_ways(queries, rows)[best], *best, {names[way]: value for way, value in means.items()})
+            held_out.setdefault(way, []).append(measured_on.reciprocal_ranks(weights))
+    values = {way: np.concatenate(parts) for way, parts in held_out.items()}
+    best = max(values, key=lambda way: values[way].mean())
+    # The simplest one that is not worse than the best by more than a standard error.
+    chosen = next(way for way, x in values.items() if _mean_in_errors(values[best] - x) <= 1)
+    names = {way: way[0] + (f" {way[1]}" if way[1] else "") for way in values}
+    return Fitted(_ways(queries, rows)[chosen], *chosen, {names[way]: float(x.mean()) for way, x in values.items()})
+
+
+def _mean_in_errors(differences: np.ndarray) -> float:
+    """Returns the mean of differences divided by its standard error, 0 if all are 0."""
+    return float(differences.mean() * len(differences) ** 0.5 / max(differences.std(), 1e-12))
 
 
 def _queries(model: JoBi, dims: Sequence[int], run: Run) -> _Queries:
