@@ -149,6 +149,7 @@ token_option = cloup.option(
 
 # The settings of `jobi_tf.training.config.TrainConfig`, in the groups and the order of `jobi-tf train --help`.
 SETTINGS = {
+    "Recipe": "recipe minutes",
     "Data": "dataset split columns header weights",
     "Model": "model dim joint reciprocal warm_start entity_vectors freeze_entities",
     "Loss": "loss alpha answers_per_query pair_entities margin adversarial_temperature label_smoothing n3 n3_pair l2 "
@@ -168,6 +169,7 @@ METAVARS = {
     "devices": "all|0,1,…",
     "run_dir": "DIR",
     "dataset": "NAME|PATH",
+    "recipe": "NAME|FILE",
     "warm_start": "RUN",
     "entity_vectors": "FILE",
     "checkpoint_every": "N|Nm",

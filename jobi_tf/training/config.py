@@ -45,6 +45,14 @@ class TrainConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    recipe: str | None = Field(
+        None,
+        description="settings to start from, over which other options win: paper, strong, fast, large, auto (which "
+        "searches for some), or a YAML file",
+    )
+    minutes: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="recipe auto: time for the search and the training (default: 15)"
+    )
     dataset: str = Field(description="name of a data set, or a folder or file of triples")
     split: str | None = Field(
         None, description="shares of train/valid/test for one file of triples, such as 0.8/0.1/0.1"
@@ -176,6 +184,8 @@ class TrainConfig(BaseModel):
         return {name: reason for names, reason in self._rules() for name in names}
 
     def _rules(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        if self.recipe != "auto":
+            yield ("minutes",), "only the recipe auto has a time"
         if self.loss == _FULL:
             names = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
             yield names, f"the loss {_FULL} takes all entities instead of negatives"
