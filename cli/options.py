@@ -149,16 +149,18 @@ token_option = cloup.option(
 
 # The settings of `jobi_tf.training.config.TrainConfig`, in the groups and the order of `jobi-tf train --help`.
 SETTINGS = {
+    "Recipe": "recipe minutes",
     "Data": "dataset split columns header weights",
     "Model": "model dim joint reciprocal warm_start entity_vectors freeze_entities",
-    "Loss": "loss alpha pair_entities margin adversarial_temperature label_smoothing n3 n3_pair l2 entity_dropout "
-    "relation_dropout relation_prediction",
+    "Loss": "loss alpha answers_per_query pair_entities margin adversarial_temperature label_smoothing n3 n3_pair l2 "
+    "entity_dropout relation_dropout relation_prediction",
     "Negatives": "p negatives negatives_mode chunk filter_negatives",
     "Optimizer": "optimizer learning_rate batch_size",
-    "Schedule": "schedule epochs eval_every monitor patience",
+    "Schedule": "schedule epochs eval_every eval_first monitor patience",
     "Run": "run_dir seed checkpoint_every tensorboard profile",
     "Machine": "devices logical_devices precision",
 }
+WRITTEN_BY_COMMANDS = {"merged_from"}  # not settings of a training
 GROUPS = {title: cloup.OptionGroup(title) for title in SETTINGS}
 METAVARS = {
     "split": "SHARES",
@@ -167,6 +169,7 @@ METAVARS = {
     "devices": "all|0,1,…",
     "run_dir": "DIR",
     "dataset": "NAME|PATH",
+    "recipe": "NAME|FILE",
     "warm_start": "RUN",
     "entity_vectors": "FILE",
     "checkpoint_every": "N|Nm",
@@ -184,7 +187,7 @@ def settings_options(*names: str) -> Callable:
     titles = {name: title for title, part in SETTINGS.items() for name in part.split()}
 
     def decorate(command: Callable) -> Callable:
-        for name in reversed(names or list(titles | fields)):
+        for name in reversed(names or [x for x in titles | fields if x not in WRITTEN_BY_COMMANDS]):
             group = None if names else GROUPS[titles.get(name, "Run")]
             command = _setting_option(name, fields[name], group)(command)
         return command

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jobi_tf.optimizers import LazyAdagrad as LazyAdagrad
     from jobi_tf.optimizers import LazyAdam as LazyAdam
     from jobi_tf.training.callbacks import ValidationRanking as ValidationRanking
+    from jobi_tf.training.merge import merge_runs as merge_runs
     from jobi_tf.training.run import Run as Run
     from jobi_tf.training.run import load_model as load_model
     from jobi_tf.training.run import load_run as load_run
@@ -59,6 +60,7 @@ _MODULES = {
     "load_graph": "datasets",
     "load_model": "training.run",
     "load_run": "training.run",
+    "merge_runs": "training.merge",
     "query_batches": "data.batches",
     "resume": "training.train",
     "steps_per_epoch": "data.batches",

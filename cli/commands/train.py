@@ -45,8 +45,9 @@ def train(
       jobi-tf train --dataset fb15k-237 --joint --p 0.3
       jobi-tf train --dataset facts.tsv --split 0.8/0.1/0.1 --run-dir runs/facts
 
-    An option wins over --set, --set over --config, and that over the defaults. The keys of --set and of the YAML file
-    are the names of the options with _ for -. The run keeps all of its settings in config.yaml.
+    An option wins over --set, --set over --config, that over the recipe, and the recipe over the defaults. The keys of
+    --set and of the YAML file are the names of the options with _ for -. The run keeps all of its settings in
+    config.yaml.
     """
     settings = _settings(config_file, assignments, given(context))
     if resume is None and settings.get("dataset") is None:
@@ -60,7 +61,11 @@ def train(
     display = _Display(quiet)
     try:
         with ended_as_interrupted():
-            if resume is None:
+            if resume is None and settings.get("recipe") == "auto":
+                from jobi_tf.training.auto import train_auto
+
+                train_auto(TrainConfig.create(settings), callbacks=display.begin, say=display.say)
+            elif resume is None:
                 jobi_tf.train(config=TrainConfig.create(settings), callbacks=display.begin)
             else:
                 jobi_tf.resume(resume, callbacks=display.begin, **settings)
@@ -107,6 +112,11 @@ class _Display:
         click.echo(err=True)
         self.progress = Progress(training)
         return [self.progress]
+
+    def say(self, line: str) -> None:
+        """Prints a line of the recipe auto."""
+        if not self.quiet:
+            click.echo(line, err=True)
 
     def close(self) -> None:
         """Removes the progress bar."""

@@ -14,8 +14,8 @@ from jobi_tf.data.seeds import stream
 from jobi_tf.errors import UsageError
 
 MODES = ("own", "by-side", "shared", "shared-by-side")
-# A query with more answers is split. With all answers at once a few queries would dominate their batch: one of
-# FB15K-237 has 3,612 where most have one, and a step over 500 whole queries is as noisy as one over 13 equal ones.
+# By default a query with more answers is split. With all answers at once a few queries would dominate their batch: one
+# of FB15K-237 has 3,612 where most have one, and a step over 500 whole queries is as noisy as one over 13 equal ones.
 ANSWERS_PER_QUERY = 8
 
 
@@ -31,7 +31,14 @@ def default_batch_size(count: int, largest: int = 1000, multiple: int = 1) -> in
     return max(multiple, size - size % multiple)
 
 
-def steps_per_epoch(graph: Graph, batch_size: int, queries: bool = False, split: str = "train") -> int:
+def steps_per_epoch(
+    graph: Graph,
+    batch_size: int,
+    queries: bool = False,
+    split: str = "train",
+    *,
+    answers_per_query: int = ANSWERS_PER_QUERY,
+) -> int:
     """Returns the number of full batches of an epoch, at least 1.
 
     Args:
@@ -39,12 +46,13 @@ def steps_per_epoch(graph: Graph, batch_size: int, queries: bool = False, split:
         batch_size: triples a batch, or queries.
         queries: whether batches are those of `query_batches`.
         split: the split whose triples are in the batches.
+        answers_per_query: that of `query_batches`.
 
     Raises:
         UsageError: the batch is larger than the split.
     """
     if queries:
-        return _full_batches(number_of_queries(graph, split), batch_size, f"{split} queries")
+        return _full_batches(number_of_queries(graph, split, answers_per_query), batch_size, f"{split} queries")
     return _full_batches(len(graph.split(split)), batch_size, f"{split} triples")
 
 
@@ -157,6 +165,7 @@ def query_batches(
     joint: bool = True,
     seed: int = 0,
     *,
+    answers_per_query: int = ANSWERS_PER_QUERY,
     pair_entities: int | None = None,
     split: str = "train",
     first_step: int = 0,
@@ -164,7 +173,7 @@ def query_batches(
     """Returns the endless stream of batches of queries, which are scored against all entities.
 
     Each query of the split, (h, r, ?) or (?, r, t), occurs once in an epoch, with all its answers; a query with more
-    than `ANSWERS_PER_QUERY` answers once with each part of them. A query counts as many triples as it has answers, so
+    than `answers_per_query` answers once with each part of them. A query counts as many triples as it has answers, so
     that an epoch weighs each triple once for each side, as in the paper. Like that of `training_batches`, the stream
     has no state.
 
@@ -173,6 +182,8 @@ def query_batches(
         batch_size: queries of a batch, B, over all devices.
         joint: whether there are labels for the pair head.
         seed: seed of the order.
+        answers_per_query: largest number of answers of a query, m. With 1 each training triple makes two queries, one
+            for its head and one for its tail, as in the paper.
         pair_entities: number of entities that the pair head scores in a step, M; all in turn, in an order that changes,
             so that the loss is that of all entities in expectation. None: all of them, E, in each step.
         split: whose triples.
@@ -190,7 +201,7 @@ def query_batches(
     if graph.weights:
         raise UsageError("expected a graph without weights of triples for queries against all entities")
     known = KnownAnswers.of_graph(graph, [split])
-    parts, place = known.answers.in_parts(ANSWERS_PER_QUERY)
+    parts, place = known.answers.in_parts(answers_per_query)
     count = len(place)
     _full_batches(count, batch_size, f"{split} queries")  # raises for a size that makes no step
     rest, relations = np.divmod(known.keys[place], known.num_relations)
@@ -225,9 +236,9 @@ def query_batches(
 
 
 @lru_cache(maxsize=1)
-def number_of_queries(graph: Graph, split: str = "train") -> int:
+def number_of_queries(graph: Graph, split: str = "train", answers_per_query: int = ANSWERS_PER_QUERY) -> int:
     """Returns the number of queries of a split on both sides, of which those with many answers occur in parts."""
-    return len(KnownAnswers.of_graph(graph, [split]).answers.in_parts(ANSWERS_PER_QUERY)[1])
+    return len(KnownAnswers.of_graph(graph, [split]).answers.in_parts(answers_per_query)[1])
 
 
 def _mean_one(graph: Graph, split: str) -> tf.Tensor | None:

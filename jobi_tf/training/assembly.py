@@ -39,10 +39,12 @@ class Epoch(NamedTuple):
 def epoch(config: TrainConfig, graph: Graph) -> Epoch:
     """Returns the size of an epoch, given `completed` settings."""
     size, queries = config.batch_size or 0, config.loss == "full-softmax"
-    steps = steps_per_epoch(graph, size, queries)
     if not queries:
+        steps = steps_per_epoch(graph, size)
         return Epoch(steps, steps * size)
-    return Epoch(steps, round(len(graph.train) * steps * size / number_of_queries(graph)))
+    most = config.answers_per_query
+    steps = steps_per_epoch(graph, size, queries, answers_per_query=most)
+    return Epoch(steps, round(len(graph.train) * steps * size / number_of_queries(graph, "train", most)))
 
 
 def steps_per_execution(steps: int, batch_size: int, devices: int) -> int:
@@ -69,7 +71,7 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
         raise UsageError(f"expected an even number of negatives, half for each side, got {config.negatives}")
     full, multiple = config.loss == "full-softmax", devices * (config.chunk if config.shared else 1)
     if config.batch_size is None:
-        count = number_of_queries(graph) if full else len(graph.train)
+        count = number_of_queries(graph, "train", config.answers_per_query) if full else len(graph.train)
         size = default_batch_size(count, LARGEST_BATCH_OF_QUERIES if full else 1000, multiple)
     elif config.batch_size % multiple:
         chunks = f" in chunks of {config.chunk}" if config.shared else ""
@@ -170,7 +172,7 @@ def build_batches(
 ) -> tf.data.Dataset:
     """Returns the endless stream of training batches from step `first_step` on, given `completed` settings."""
     queries = config.loss == "full-softmax"
-    names = ["pair_entities"] if queries else ["negatives", "p", "chunk", "filter_negatives"]
+    names = ["answers_per_query", "pair_entities"] if queries else ["negatives", "p", "chunk", "filter_negatives"]
     options = {name: getattr(config, name) for name in ("batch_size", "joint", "seed", *names)}
     options |= {"split": split, "first_step": first_step, **more}
     return (

@@ -25,26 +25,29 @@ class ValidationRanking(keras.callbacks.Callback):
         graph: the graph.
         every: epochs between rankings; the last epoch is always ranked.
         epochs: number of the last epoch; None: that of `fit`.
+        first: number of the first epoch that is ranked, from 1; None: `every`.
 
     Attributes:
         ranks: the ranks of the last ranking, for heads and for tails.
 
     Raises:
-        UsageError: `every` is below 1, or the graph has no validation triples.
+        UsageError: `every` or `first` is below 1, or the graph has no validation triples.
 
     Example:
         >>> model.fit(batches, callbacks=[jobi_tf.ValidationRanking(graph, every=5)], ...)
     """
 
-    def __init__(self, graph: Graph, every: int = 5, epochs: int | None = None):
+    def __init__(self, graph: Graph, every: int = 5, epochs: int | None = None, first: int | None = None):
         super().__init__()
-        if every < 1:
-            raise UsageError(f"expected every to be at least 1, got {every}")
+        for name, value in (("every", every), ("first", first)):
+            if value is not None and value < 1:
+                raise UsageError(f"expected {name} to be at least 1, got {value}")
         if not len(graph.valid):
             raise UsageError(f"expected validation triples in the graph {graph.name}, got none")
         self.graph = graph
         self.every = every
         self.epochs = epochs
+        self.first = first or every
         self.ranks: list[Ranks] = []
 
     def on_train_begin(self, logs: dict | None = None) -> None:
@@ -57,7 +60,8 @@ class ValidationRanking(keras.callbacks.Callback):
 
     def is_due(self, epoch: int) -> bool:
         """Returns whether triples are ranked after an epoch, counted from 0."""
-        return (epoch + 1) % self.every == 0 or epoch + 1 == (self.epochs or self.params["epochs"])
+        since = epoch + 1 - self.first
+        return (since >= 0 and since % self.every == 0) or epoch + 1 == (self.epochs or self.params["epochs"])
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Ranks, if it is due."""

@@ -45,6 +45,14 @@ class TrainConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    recipe: str | None = Field(
+        None,
+        description="settings to start from, over which other options win: paper, strong, fast, large, auto (which "
+        "searches for some), or a YAML file",
+    )
+    minutes: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="recipe auto: time for the search and the training (default: 15)"
+    )
     dataset: str = Field(description="name of a data set, or a folder or file of triples")
     split: str | None = Field(
         None, description="shares of train/valid/test for one file of triples, such as 0.8/0.1/0.1"
@@ -61,6 +69,9 @@ class TrainConfig(BaseModel):
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(1.0, ge=0, allow_inf_nan=False, description="weight of the pair loss")
+    answers_per_query: int = Field(
+        8, ge=1, description="full-softmax: answers of a query, which is divided if it has more; 1 as in the paper"
+    )
     pair_entities: int | None = Field(
         None, ge=1, description="full-softmax: entities that the pair loss takes in a step, in turn (default: all)"
     )
@@ -123,6 +134,9 @@ class TrainConfig(BaseModel):
     )
     epochs: int = Field(100, ge=1, description="largest number of epochs")
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never rank")
+    eval_first: int | None = Field(
+        None, ge=1, description="epoch of the first ranking, from which eval_every is counted (default: eval_every)"
+    )
     monitor: Literal["mrr", "hits@1", "hits@3", "hits@10"] = Field(
         "hits@10", description="validation metric by which the best epoch is kept"
     )
@@ -147,6 +161,7 @@ class TrainConfig(BaseModel):
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to use: all, or their numbers")
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
+    merged_from: list[str] | None = Field(None, description="runs that `jobi-tf merge` made this run of")
 
     @classmethod
     def create(cls, settings: Mapping[str, Any], where: str = "settings") -> "TrainConfig":
@@ -172,11 +187,13 @@ class TrainConfig(BaseModel):
         return {name: reason for names, reason in self._rules() for name in names}
 
     def _rules(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        if self.recipe != "auto":
+            yield ("minutes",), "only the recipe auto has a time"
         if self.loss == _FULL:
             names = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
             yield names, f"the loss {_FULL} takes all entities instead of negatives"
         else:
-            yield ("pair_entities", "precision"), f"only the loss {_FULL} scores all entities"
+            yield ("answers_per_query", "pair_entities", "precision"), f"only the loss {_FULL} scores all entities"
             if not self.shared:
                 yield ("chunk",), f"the negatives_mode {self.negatives_mode} shares no negatives"
         if self.loss not in ("logistic", "margin"):
@@ -188,7 +205,7 @@ class TrainConfig(BaseModel):
         if not self.joint:
             yield ("alpha", "n3_pair", "pair_entities"), "joint is False, so there is no pair head"
         if not self.eval_every:
-            yield ("patience", "monitor"), "eval_every is 0, so validation triples are not ranked"
+            yield ("patience", "monitor", "eval_first"), "eval_every is 0, so validation triples are not ranked"
         if self.warm_start is None and self.entity_vectors is None:
             yield ("freeze_entities",), "neither warm_start nor entity_vectors is given"
 
@@ -218,6 +235,11 @@ class TrainConfig(BaseModel):
                 self.weights is not None and self.loss == _FULL,
                 f"another loss than {_FULL} with weights, got {self.loss}",
                 "a query has one weight for all of its answers",
+            ),
+            (
+                self.merged_from is not None,
+                f"no merged_from, got {self.merged_from}",
+                "a merged run has been put together and not trained",
             ),
         ):
             if wrong:

@@ -22,6 +22,7 @@ from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.devices import strategy_for
 from jobi_tf.training.estimate import check_memory, estimated_memory
 from jobi_tf.training.progress import show_progress
+from jobi_tf.training.recipe import AUTO, with_recipe
 from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, save_bare_model
 from jobi_tf.training.run import Run, load_model, load_run
 from jobi_tf.training.run_folder import RunFolder
@@ -50,6 +51,9 @@ def train(
 ) -> Run:
     """Trains a model and returns its run, with the weights that were best on the validation split.
 
+    With a `recipe` its settings take the place of the defaults. The recipe `auto` compares a few settings on the
+    validation split and trains with the best of them, all within `minutes`.
+
     Args:
         dataset: name of a data set, path of a folder or file of triples, or a graph.
         config: settings; without it they are made of `settings`.
@@ -72,14 +76,34 @@ def train(
     if dataset is not None:
         settings["dataset"] = graph.name if graph else dataset
     config = TrainConfig.create((config.model_dump(exclude_unset=True) if config else {}) | settings)
+    config = with_recipe(config)
     config.check()
     if graph is None:
         graph = config.load_graph()
-    if config.eval_every and not len(graph.valid):
-        raise UsageError(f"expected validation triples in {graph.name}, got none: train without them by eval_every 0")
+    if config.recipe == AUTO:
+        from jobi_tf.training.auto import train_auto  # which imports this module
+
+        return train_auto(config, graph, callbacks)
+    return train_as_configured(config, graph, callbacks)
+
+
+def new_run_folder(config: TrainConfig, graph: Graph) -> RunFolder:
+    """Returns the folder for a new run.
+
+    Raises:
+        UsageError: it has files already.
+    """
     folder = RunFolder(Path(config.run_dir) if config.run_dir else _new_run_dir(graph.name))
     if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
         raise UsageError(f"expected a new or empty folder for the run, but {folder.path} has files already")
+    return folder
+
+
+def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks) -> Run:
+    """Trains with the given settings, whatever their recipe, and the defaults; otherwise as `train`."""
+    if config.eval_every and not len(graph.valid):
+        raise UsageError(f"expected validation triples in {graph.name}, got none: train without them by eval_every 0")
+    folder = new_run_folder(config, graph)
     strategy = strategy_for(config.devices, config.logical_devices)
     config = completed(config, graph, strategy.num_replicas_in_sync)
     check_memory(estimated_memory(config, graph), config)
@@ -153,7 +177,9 @@ def _fit(
     training = Training(
         folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, memory
     )
-    ranking = ValidationRanking(graph, config.eval_every, config.epochs) if config.eval_every else None
+    ranking = None
+    if config.eval_every:
+        ranking = ValidationRanking(graph, config.eval_every, config.epochs, config.eval_first)
     every = [
         StopOnNaN(),
         Throughput(size.triples / size.steps),

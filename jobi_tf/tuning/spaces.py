@@ -25,7 +25,7 @@ warnings.filterwarnings("ignore", "The distribution is specified by", UserWarnin
 DEFAULT_TRIALS = 50
 # Results of different data cannot be compared; `metric` of the space is the monitor; the rest belongs to the machine.
 NOT_SEARCHED = (
-    *("dataset", "split", "columns", "header", "weights", "monitor", "eval_every"),
+    *("recipe", "minutes", "dataset", "split", "columns", "header", "weights", "monitor", "eval_every"),
     *("devices", "logical_devices", "run_dir", "tensorboard", "profile"),
 )
 _DIGITS = 12  # makes 0.3 of 0.1 + 2 · 0.1
@@ -137,9 +137,10 @@ class Space(SettingsFile):
     @field_validator("settings")
     @classmethod
     def _fields_of_config(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        for name in ("run_dir", "monitor"):
+        for name in ("run_dir", "monitor", "recipe"):
             if name in settings:
-                raise ValueError(f"expected no {name}: each trial has a folder of its own, and metric is the monitor")
+                reason = "each trial has a folder of its own, metric is the monitor, and all settings are written out"
+                raise ValueError(f"expected no {name}: {reason}")
         checked = TrainConfig.create({"dataset": "any"} | settings)
         if checked.eval_every == 0:
             raise ValueError("expected eval_every above 0: trials are compared by rankings of the validation split")

@@ -67,6 +67,19 @@ def test_distances_are_not_computed_in_bfloat16():
         jobi_tf.JoBi(9, 2, dim=4, scorer="transe", precision="bfloat16")
 
 
+def test_with_one_answer_a_query_each_triple_is_two_queries(tmp_path):
+    options = {"answers_per_query": 1, "checkpoint_every": "1"}
+    run = train(tmp_path / "whole", **options)
+    triples = len(run.graph.train)
+    assert batches.number_of_queries(run.graph, answers_per_query=1) == 2 * triples
+    steps = 2 * triples // run.config.batch_size
+    assert epoch(run.config, run.graph) == (steps, round(steps * run.config.batch_size / 2))
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", **options, callbacks=[Interrupt("within an epoch", 3)])
+    jobi_tf.resume(tmp_path / "run")
+    assert_same_run(run.path, tmp_path / "run")
+
+
 def test_a_pair_loss_of_some_entities_is_that_of_all_in_the_mean(tmp_path):
     options = {"learning_rate": 1e-9, "epochs": 1, "batch_size": 10, "n3": 0.0}
     few, every = (rows(train(tmp_path / name, **options, **more).path)[0] for name, more in COMPARED.items())
@@ -75,14 +88,12 @@ def test_a_pair_loss_of_some_entities_is_that_of_all_in_the_mean(tmp_path):
     assert few["pair_loss"] != every["pair_loss"]
 
 
-def test_queries_in_parts_have_the_loss_and_the_gradient_of_whole_ones(monkeypatch):
+def test_queries_in_parts_have_the_loss_and_the_gradient_of_whole_ones():
     graph = random_graph(entities=20, relations=2, train=300)
     found = []
     for most in (1, batches.ANSWERS_PER_QUERY, 10**6):
-        monkeypatch.setattr(batches, "ANSWERS_PER_QUERY", most)
-        batches.number_of_queries.cache_clear()
-        count = batches.number_of_queries(graph)
-        (inputs, labels, weights), *_ = batches.query_batches(graph, count).take(1)
+        count = batches.number_of_queries(graph, answers_per_query=most)
+        (inputs, labels, weights), *_ = batches.query_batches(graph, count, answers_per_query=most).take(1)
         regularizers = [jobi_tf.N3(0.1), jobi_tf.L2(0.2), jobi_tf.RelationPrediction(0.5)]
         model = jobi_tf.JoBi(20, 2, 4, reciprocal=True, regularizers=regularizers)
         with tf.GradientTape() as tape:
@@ -91,7 +102,6 @@ def test_queries_in_parts_have_the_loss_and_the_gradient_of_whole_ones(monkeypat
             losses.append(PairCrossentropy()(labels["pair"], scores["pair"], weights["pair"]))
             loss = tf.add_n([*losses, *model.losses])
         found.append([count, loss, *map(tf.convert_to_tensor, tape.gradient(loss, model.trainable_variables))])
-    batches.number_of_queries.cache_clear()
     counts = [x[0] for x in found]
     assert counts == sorted(set(counts), reverse=True)
     for one, other in ((found[0], found[1]), (found[1], found[2])):

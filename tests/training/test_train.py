@@ -153,6 +153,11 @@ def test_training_stops_early_and_stays_stopped(tmp_path):
     assert len(rows(tmp_path / "run")) == 3
 
 
+def test_the_first_ranking_may_come_earlier(tmp_path):
+    train(tmp_path / "run", eval_first=1, eval_every=2, epochs=4)
+    assert [row["epoch"] for row in rows(tmp_path / "run") if "val_mrr" in row] == [1, 3, 4]
+
+
 def test_without_ranking_and_without_the_pair_head(tmp_path):
     graph = random_graph(valid=0)
     run = train(tmp_path / "run", graph, eval_every=0, epochs=2, joint=False)

@@ -1,0 +1,50 @@
+"""`jobi-tf merge`."""
+
+from pathlib import Path
+
+import click
+import cloup
+
+from jobi_tf.console import print_table
+from jobi_tf.errors import UsageError
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+
+from ..options import RUN, Command, out_option
+from ..start import start_tensorflow
+
+
+@cloup.command(cls=Command)
+@cloup.argument("runs", nargs=-1, required=True, type=RUN, metavar="RUN RUN…", help="Folders of the runs.")
+@out_option("Folder of the merged run.", required=True)
+@cloup.option(
+    "--weights",
+    type=click.Choice(("fitted", "equal")),
+    default="fitted",
+    help="Weights of the runs: fitted on the validation split for each relation, or equal.",
+)
+def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
+    """Merge runs of one graph into a run whose scores are the weighted sum of theirs.
+
+    \b
+      jobi-tf merge runs/seed-0 runs/seed-1 --out runs/merged
+
+    The runs have one scorer, complex, distmult, simple or rescal, and their embeddings are put side by side: the result
+    is an ordinary run, without a pair head, whose embedding size is the sum of theirs.
+    """
+    if len({path.resolve() for path in runs}) < len(runs):
+        raise UsageError(f"expected every run once, got {', '.join(map(str, runs))}")
+    start_tensorflow()
+    import jobi_tf
+    from jobi_tf.evaluation.metrics import best_row
+    from jobi_tf.training.run_folder import RunFolder
+
+    merged = jobi_tf.merge_runs(runs, out, weights)
+    rows = []
+    for path in (*runs, out):
+        folder = RunFolder(path)
+        config = folder.read_config()
+        best = best_row(folder.read_metrics(), config.monitor) or {}
+        values = [f"{best[f'val_{name}']:.4f}" if f"val_{name}" in best else "" for name in BETTER_IF_HIGHER]
+        rows.append([str(path), f"{config.dim:,}", *values])
+    print_table(["run", "d", *(METRICS[name] for name in BETTER_IF_HIGHER)], rows, "validation split")
+    click.echo(f"run folder {merged.path}")

@@ -1,0 +1,348 @@
+"""The recipe auto: looks at a graph, compares a few settings on its validation split, and trains the best of them."""
+
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import triple_keys
+from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
+from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.evaluation.metrics import best_row
+from jobi_tf.files import written_beside
+from jobi_tf.models import scorers
+from jobi_tf.training.assembly import completed, epoch
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.estimate import check_memory, estimated_memory
+from jobi_tf.training.progress import show_progress
+from jobi_tf.training.recipe import Recipe, overridden
+from jobi_tf.training.recording import SECONDS_PER_MINUTE, Callbacks, Training
+from jobi_tf.training.run import Run
+from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.train import new_run_folder, resume, train_as_configured
+
+MINUTES = 15.0
+SEARCH = 1 / 3  # of the time
+TRIAL_EPOCHS = 2  # of a candidate, at least: the first one is not typical, since TensorFlow traces and compiles in it
+SECONDS_TO_BEGIN = 10  # of a training
+MOST_CANDIDATES = 8
+FEWEST_EPOCHS, MOST_EPOCHS, RANKINGS = 8, 60, 10  # of the training after the search
+VALIDATION_TRIPLES = 2000  # that candidates are ranked on
+# Operations a second of two cores: products of matrices for all entities; gathered rows for sampled negatives.
+FULL_RATE, SAMPLED_RATE = 1.5e11, 2.5e9
+SPARSE = 10  # training triples an entity
+SYMMETRIC = 0.8  # share of the triples
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is looked at in a graph.
+
+    Args:
+        entities: number of entities.
+        relations: number of relations.
+        triples: number of training triples.
+        triples_per_entity: those that an entity occurs in, on average.
+        triples_per_relation: those of a relation, on average.
+        symmetric: share of the training triples whose reverse is one too.
+        inverse: share of the training triples whose entities another relation links in the other direction.
+        categories: share of the training triples of each category of relations.
+    """
+
+    entities: int
+    relations: int
+    triples: int
+    triples_per_entity: float
+    triples_per_relation: float
+    symmetric: float
+    inverse: float
+    categories: dict[str, float]
+
+    @classmethod
+    def at(cls, graph: Graph) -> "Look":
+        """Looks at a graph."""
+        head, relation, tail = np.asarray(graph.train).astype(np.int64).T
+        sizes = graph.num_entities, graph.num_relations
+        keys, reverse = triple_keys(head, relation, tail, *sizes), triple_keys(tail, relation, head, *sizes)
+        symmetric = np.isin(reverse, keys)
+        inverse = np.isin(tail * sizes[0] + head, head * sizes[0] + tail) & ~symmetric
+        category = relation_categories(graph)[relation]
+        return cls(
+            *sizes,
+            len(head),
+            2 * len(head) / sizes[0],
+            len(head) / sizes[1],
+            float(symmetric.mean()),
+            float(inverse.mean()),
+            {kind: float((category == kind).mean()) for kind in CATEGORIES},
+        )
+
+    def __str__(self) -> str:
+        """Returns all of it in one sentence."""
+        kinds = ", ".join(f"{share:.0%} {kind}" for kind, share in self.categories.items())
+        return (
+            f"{self.entities:,} entities, {self.relations:,} relations, {self.triples:,} training triples "
+            f"({self.triples_per_entity:.1f} for an entity, {self.triples_per_relation:,.0f} for a relation); "
+            f"{self.symmetric:.0%} symmetric, {self.inverse:.0%} with an inverse; {kinds}"
+        )
+
+
+@dataclass
+class Candidate:
+    """Settings that are compared with others, and what was measured.
+
+    Args:
+        settings: those in which candidates differ.
+        config: all of them.
+        mrr: the best validation MRR after each round.
+        epochs: epochs trained.
+        seconds: of an epoch, with its ranking.
+    """
+
+    settings: Settings
+    config: TrainConfig
+    mrr: list[float] = field(default_factory=list)
+    epochs: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """Returns the settings as options."""
+        return " ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in self._shown
+        )
+
+    @property
+    def _shown(self) -> Iterator[tuple[str, Any]]:
+        names = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "relation_prediction")
+        return ((name, self.settings[name]) for name in names if name in self.settings)
+
+
+def train_auto(
+    config: TrainConfig,
+    graph: Graph | None = None,
+    callbacks: Callbacks = show_progress,
+    say: Callable[[str], None] | None = None,
+) -> Run:
+    """Chooses settings for a graph and trains with them, within `config.minutes`: what the recipe `auto` does.
+
+    A third of the time is for the search: a few candidates, which depend on the graph, are trained for half of it, and
+    the better half of them goes on for the other half. The best one is trained again for the rest of the time. Its run
+    folder gets `auto.json`, with what was looked at in the graph and what was measured of each candidate.
+
+    Args:
+        config: the settings that are given, which no candidate changes.
+        graph: the graph, instead of that of the settings.
+        callbacks: as for `jobi_tf.train`, for the training after the search.
+        say: called with each line about what is done and why; None: print them on stderr if there are callbacks.
+
+    Raises:
+        UsageError: there are no validation triples, no candidate goes with the given settings, or as for
+            `jobi_tf.train`.
+        JobiError: no candidate could be trained.
+    """
+    begun, total = time.monotonic(), SECONDS_PER_MINUTE * (config.minutes or MINUTES)
+    say = say or (partial(print, file=sys.stderr) if callbacks else lambda line: None)
+    config.check()
+    graph = graph or config.load_graph()
+    new_run_folder(config, graph)
+    if not len(graph.valid):
+        raise UsageError(f"expected validation triples in {graph.name} for the recipe auto, got none")
+    look, given = Look.at(graph), config.model_dump(exclude_unset=True)
+    say(f"graph     {look}")
+    candidates = _candidates(look, graph, given, total)
+    say(f"search    {len(candidates)} candidates, for about {SEARCH * total:.0f} of {total:.0f} s")
+    with tempfile.TemporaryDirectory() as folder:
+        _search(
+            candidates,
+            _with_fewer_validation_triples(graph),
+            Path(folder),
+            begun + SEARCH * total,
+            say,
+        )
+    ranked = sorted((x for x in candidates if x.mrr), key=lambda x: (len(x.mrr), x.mrr[-1]), reverse=True)
+    if not ranked:
+        raise JobiError("no candidate of the recipe auto could be trained")
+    best = ranked[0]
+    left = begun + total - time.monotonic()
+    final = _final(best, given, left)
+    reason = f"MRR {best.mrr[-1]:.4f} on {min(len(graph.valid), VALIDATION_TRIPLES):,} validation triples"
+    say(f"chosen    {best}: {reason}, the best of {len(ranked)}")
+    say(f"training  at most {final.epochs} epochs of about {best.seconds:.1f} s, for {left:.0f} s")
+
+    def every(training: Training) -> list[keras.callbacks.Callback]:
+        return [*(callbacks(training) if callable(callbacks) else callbacks), _Until(begun + total)]
+
+    run = train_as_configured(final, graph, every)
+    assert run.path is not None
+    record = {
+        "graph": dataclasses.asdict(look),
+        "candidates": [
+            {"settings": x.settings, "mrr": x.mrr, "epochs": x.epochs, "seconds": x.seconds} for x in candidates
+        ],
+        "chosen": best.settings,
+        "reason": reason,
+    }
+    with written_beside(run.path / "auto.json") as beside:
+        beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return run
+
+
+def _candidates(look: Look, graph: Graph, given: Settings, total: float) -> list[Candidate]:
+    """Returns the settings to compare, the most promising first, as many as there is time for."""
+    found: list[Candidate] = []
+    left = SEARCH * total / 2  # for the first round
+    possible, error = False, UsageError("expected settings that a candidate of the recipe auto can have")
+    for settings in _pool(look):
+        try:
+            config = overridden(settings, given)
+            filled = completed(config, graph)
+            check_memory(estimated_memory(filled, graph), filled)
+        except UsageError as problem:  # it does not go with a given setting, or needs too much memory
+            error = problem
+            continue
+        possible = True
+        seconds = _seconds_an_epoch(filled, graph)
+        cost = SECONDS_TO_BEGIN + TRIAL_EPOCHS * seconds
+        fits = FEWEST_EPOCHS * seconds < (1 - SEARCH) * total and (cost <= left or not found)
+        if fits and all(x.config != config for x in found):
+            found.append(Candidate(settings, config))
+            left -= cost
+    if not possible:
+        raise error
+    if not found:  # all are estimated to be too slow
+        settings = Recipe.read("large").settings
+        found = [Candidate(settings, overridden(settings, given))]
+    return found[:MOST_CANDIDATES]
+
+
+def _pool(look: Look) -> Iterator[Settings]:
+    """Yields settings in the order in which they are promising for a graph."""
+    strong, sampled = Recipe.read("strong").settings, Recipe.read("fast").settings
+    dim = 200
+    penalties = [(0.3, 0.0), (0.15, 2.0), (0.03, 0.0)] if look.triples_per_entity < SPARSE else []
+    penalties += [(0.15, 2.0), (0.05, 2.0), (0.05, 0.0), (0.01, 2.0), (0.15, 0.0)]
+    model = "distmult" if look.symmetric > SYMMETRIC else "complex"
+    full = [
+        strong | {"model": model, "dim": dim, "n3": x, "relation_prediction": y} for x, y in dict.fromkeys(penalties)
+    ]
+    by_side = {
+        **{"model": "complex", "dim": dim, "joint": True, "negatives": 100, "negatives_mode": "by-side", "p": 0.3},
+        **{"reciprocal": True, "n3": 0.1, "relation_prediction": 1.0, "optimizer": "adagrad", "learning_rate": 0.3},
+    }
+    own = {"model": "complex", "dim": dim, "joint": True, "p": 0.3, "negatives_mode": "own"}
+    matrices = [strong | {"model": "rescal", "dim": 100, "n3": 0.05}] if look.relations < look.entities / 2 else []
+    yield from full[:2]
+    yield by_side
+    yield own
+    yield from full[2:4]
+    yield from matrices
+    yield from full[4:]
+    yield sampled
+
+
+def _seconds_an_epoch(config: TrainConfig, graph: Graph) -> float:
+    """Returns a rough estimate of the training steps of an epoch on this machine."""
+    width = scorers.get(config.model).entity_width(config.dim)
+    steps, triples = epoch(config, graph)
+    scale = (os.cpu_count() or 1) / 2
+    if config.loss == "full-softmax":
+        return 6 * steps * (config.batch_size or 0) * graph.num_entities * width / FULL_RATE / scale
+    shared = 4 if config.shared else 1
+    return 6 * triples * config.negatives * width / SAMPLED_RATE / scale / shared
+
+
+def _with_fewer_validation_triples(graph: Graph) -> Graph:
+    chosen = np.random.default_rng(0).permutation(len(graph.valid))[:VALIDATION_TRIPLES]
+    splits = dict(graph.splits) | {"valid": np.asarray(graph.valid)[np.sort(chosen)], "test": graph.test[:0]}
+    return dataclasses.replace(graph, splits=splits, sources={})
+
+
+class _Until(keras.callbacks.Callback):
+    """Ends training at the first ranking after a moment of `time.monotonic`, and measures the time of an epoch.
+
+    Args:
+        deadline: the moment.
+        fewest: epochs that are trained in any case.
+    """
+
+    def __init__(self, deadline: float, fewest: int = 1):
+        super().__init__()
+        self.deadline, self.fewest = deadline, fewest
+        self.epochs, self._begun, self._last = 0, 0.0, 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of an epoch, without the first one if there are more."""
+        return (self._last - self._begun) / max(1, self.epochs - 1)
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._begun = time.monotonic()
+
+    def on_epoch_end(self, epoch: int, logs: dict) -> None:
+        self._last, self.epochs = time.monotonic(), self.epochs + 1
+        if "val_mrr" in logs and self._last >= self.deadline and self.epochs >= self.fewest:
+            self.model.stop_training = True
+        if self.epochs == 1 and not self.model.stop_training:
+            self._begun = self._last
+
+
+def _search(
+    candidates: list[Candidate],
+    graph: Graph,
+    folder: Path,
+    deadline: float,
+    say: Callable[[str], None],
+) -> None:
+    """Trains all candidates for half of the time, and the better half of them for the other half."""
+    chosen = candidates
+    for round_ in range(2):
+        ends = time.monotonic() + (deadline - time.monotonic()) * (0.5 if round_ == 0 and len(chosen) > 1 else 1)
+        for i, candidate in enumerate(chosen):
+            now = time.monotonic()
+            until = _Until(now + max(0.0, ends - now) / (len(chosen) - i), TRIAL_EPOCHS)
+            path = folder / str(candidates.index(candidate))
+            try:
+                if round_:
+                    resume(path, callbacks=[until])
+                else:
+                    train_as_configured(_trial(candidate.config, path), graph, [until])
+            except JobiError as error:  # its loss is not finite
+                say(f"  {candidate}: {error}")
+                continue
+            rows = RunFolder(path).read_metrics()
+            candidate.mrr.append((best_row(rows, "mrr") or {})["val_mrr"])
+            candidate.epochs, candidate.seconds = len(rows), until.seconds
+            after = f"after {candidate.epochs} epochs of {candidate.seconds:.1f} s"
+            say(f"  {candidate}: MRR {candidate.mrr[-1]:.4f} {after}")
+        chosen = [x for x in chosen if len(x.mrr) > round_]
+        chosen = sorted(chosen, key=lambda x: x.mrr[-1], reverse=True)[: max(1, len(chosen) // 2)]
+        if len(chosen) < 2:
+            return
+
+
+def _trial(config: TrainConfig, path: Path) -> TrainConfig:
+    changes = {"epochs": 10_000, "patience": 10_000, "eval_every": 1, "eval_first": 1, "monitor": "mrr"}
+    own = {"schedule": "constant", "tensorboard": "none", "checkpoint_every": "10000", "run_dir": str(path)}
+    return config.replace(**changes, **own)
+
+
+def _final(best: Candidate, given: Settings, seconds: float) -> TrainConfig:
+    """Returns the settings of the training for the time that is left; settings that are given win."""
+    epochs = given.get("epochs") or int(np.clip(0.9 * seconds / max(best.seconds, 1e-3), 1, MOST_EPOCHS))
+    changes = {"epochs": epochs, "eval_every": max(1, epochs // RANKINGS), "monitor": "mrr", "patience": RANKINGS + 1}
+    if best.config.optimizer == "adagrad":
+        changes["schedule"] = "cosine"
+    return best.config.replace(**changes | given)

@@ -1,0 +1,100 @@
+"""Recipes: named settings, and the recipe that looks for settings."""
+
+import json
+
+import numpy as np
+import pytest
+
+import jobi_tf
+from jobi_tf.errors import UsageError
+from jobi_tf.training.assembly import completed
+from jobi_tf.training.auto import Look
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.recipe import Recipe, with_recipe
+from tests.graphs import named_graph, random_graph, write_towns
+
+GRAPH = random_graph(entities=40, relations=3, train=300, valid=60, test=40)
+
+
+def config(**settings):
+    return with_recipe(TrainConfig.create({"dataset": "tiny"} | settings))
+
+
+@pytest.mark.parametrize("name", sorted(Recipe.built_in()))
+def test_every_recipe_can_train_a_graph(name):
+    assert set(Recipe.built_in()) == {"fast", "large", "paper", "strong"}
+    settings = config(recipe=name)
+    assert settings.recipe == name
+    assert settings.effective() == settings
+    completed(settings, GRAPH)
+
+
+def test_given_settings_win_over_the_recipe():
+    strong = Recipe.read("strong").settings
+    assert config(recipe="strong", dim=7).dim == 7
+    assert config(recipe="strong", dim=7).n3 == strong["n3"]
+    assert config(recipe="strong", n3=0.0).n3 == 0
+    assert config(dim=7) == TrainConfig(dataset="tiny", dim=7)
+
+
+def test_settings_of_the_recipe_that_have_no_effect_beside_given_ones_are_left_out():
+    chosen = config(recipe="paper", loss="full-softmax")
+    assert not {"p", "negatives", "negatives_mode"} & chosen.model_fields_set
+    chosen.check()
+    with pytest.raises(UsageError, match="negatives"):  # but one that is given is refused
+        config(recipe="strong", negatives=10).check()
+
+
+def test_a_recipe_can_be_a_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("description: mine\nsettings: {dim: 9}\n")
+    assert config(recipe=str(path)).dim == 9
+    for text, key in (
+        ("description: mine\nsettings: {dmi: 9}\n", "dmi"),
+        ("description: mine\nsettings: {dataset: umls}\n", "dataset"),
+        ("description: mine\nsettings: {chunk: 9}\n", "chunk"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=key):
+            config(recipe=str(path))
+    with pytest.raises(UsageError, match="best"):
+        config(recipe="best")
+    with pytest.raises(UsageError, match="minutes"):
+        config(recipe="strong", minutes=3).check()
+
+
+def test_a_run_shows_its_recipe_and_all_settings(tmp_path, call):
+    folder, triples = tmp_path / "run", write_towns(tmp_path / "towns")
+    call("train", "-q", "--dataset", triples, "--recipe", "fast", "--epochs", 1, "--dim", 4, "--run-dir", folder)
+    run = jobi_tf.load_run(folder)
+    assert (run.config.recipe, run.config.dim, run.config.negatives_mode) == ("fast", 4, "shared-by-side")
+    assert "negatives_mode: shared-by-side" in (folder / "config.yaml").read_text()
+
+
+def test_the_look_at_a_graph():
+    train = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 2], [2, 2, 0], [3, 1, 2]], np.int32)
+    look = Look.at(named_graph({"train": train, "valid": train[:1], "test": train[:1]}, 5, 3))
+    assert (look.entities, look.relations, look.triples) == (5, 3, 5)
+    assert look.triples_per_entity == 2
+    assert look.symmetric == pytest.approx(2 / 5)
+    assert look.inverse == pytest.approx(2 / 5)
+    assert sum(look.categories.values()) == pytest.approx(1)
+
+
+def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
+    run = jobi_tf.train(GRAPH, recipe="auto", minutes=0.2, dim=4, epochs=3, seed=5, run_dir=tmp_path / "run")
+    found = json.loads((tmp_path / "run" / "auto.json").read_text())
+    assert (run.config.recipe, run.config.minutes, run.config.dim, run.config.seed) == ("auto", 0.2, 4, 5)
+    best = max(found["candidates"], key=lambda x: (len(x["mrr"]), x["mrr"]))
+    assert found["chosen"] == best["settings"]
+    assert run.config.loss == found["chosen"].get("loss", "softmax")
+    assert run.history["epoch"][-1] <= 3
+    assert "search" in capsys.readouterr().err
+
+
+def test_auto_needs_validation_triples_and_settings_that_go_together(tmp_path):
+    with pytest.raises(UsageError, match="valid"):
+        jobi_tf.train(random_graph(valid=0), recipe="auto", callbacks=(), run_dir=tmp_path / "run")
+    with pytest.raises(UsageError, match="batch_size"):
+        jobi_tf.train(GRAPH, recipe="auto", batch_size=10**6, callbacks=(), run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
