@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jobi_tf.models.scorers import Scorer as Scorer
     from jobi_tf.optimizers import LazyAdagrad as LazyAdagrad
     from jobi_tf.optimizers import LazyAdam as LazyAdam
+    from jobi_tf.optimizers import RowAdagrad as RowAdagrad
     from jobi_tf.training.callbacks import ValidationRanking as ValidationRanking
     from jobi_tf.training.run import Run as Run
     from jobi_tf.training.run import load_model as load_model
@@ -49,6 +50,7 @@ _MODULES = {
     "PairCrossentropy": "losses",
     "Regularizer": "models.regularizers",
     "RelationPrediction": "models.regularizers",
+    "RowAdagrad": "optimizers",
     "Run": "training.run",
     "SampledLogistic": "losses",
     "SampledMargin": "losses",

@@ -24,6 +24,7 @@ def test_twenty_steps_on_two_devices_give_the_weights_of_one(found):
     assert found["gap_between_replicas"] == 0
     assert found["shared"] < 1e-5
     assert found["full"] < 1e-5
+    assert found["by_row"] < 1e-5
 
 
 def test_and_its_metrics(found):

@@ -63,6 +63,8 @@ try:
 except UsageError as error:
     refused = str(error)
 
+rows_only = {"optimizer": "row-adagrad"}
+by_row = [train(f"by-row-{devices}", devices=devices, **rows_only)[0] for devices in ("0", "0,1")]
 in_chunks = {"negatives_mode": "shared", "chunk": 5}
 shared = [train(f"shared-{devices}", devices=devices, **in_chunks)[0] for devices in ("0", "0,1")]
 queries = {"loss": "full-softmax", "pair_entities": 7, "n3": 0.1, "l2": 0.1, "relation_prediction": 0.5}
@@ -92,6 +94,7 @@ print(
                      for rows in (one_rows, both_rows)],
             "shared": gap(*shared),
             "full": gap(*full),
+            "by_row": gap(*by_row),
             "refused": refused,
             "refused_chunks": refused_chunks,
             "odd": (folder / "odd").exists(),
