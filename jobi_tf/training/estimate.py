@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import psutil
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.shards import Shards
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.ranker import MEMORY_BUDGET
 from jobi_tf.models import scorers
@@ -15,6 +16,8 @@ RUNTIME = 600 * 2**20  # of Python with TensorFlow and Keras
 SLOTS = {"adam": 2.0, "adagrad": 1.0}  # numbers that the optimizer keeps for each weight; row-adagrad: one a row
 OPTIMIZER_OPERATIONS = {"adam": 12, "adagrad": 6, "row-adagrad": 5}  # for each number of a touched row
 BYTES_PER_TRIPLE = 60  # of the triples, occurrence tables and known answers
+BYTES_PER_STREAMED = 48  # of a triple of a window of shards: its record as a string, and its row in two orders
+BYTES_PER_PAIR = 24  # of a relation and an entity seen with it
 BYTES_PER_NAME = 70  # of a short name of an entity
 FLOAT = 4  # bytes
 
@@ -92,8 +95,19 @@ def memory(config: TrainConfig, graph: Graph) -> Memory:
         round(FLOAT * sum(rows * width * _slots(config.optimizer, width) for rows, width in tables.sizes)),
         _batch(config, graph, tables),
         ranking if config.eval_every else 0,
-        BYTES_PER_TRIPLE * sum(map(len, graph.splits.values())) + BYTES_PER_NAME * graph.num_entities,
+        _graph(graph),
     )
+
+
+def _graph(graph: Graph) -> int:
+    """Returns the bytes of triples, names and occurrence tables; of shards those of two windows."""
+    size = BYTES_PER_NAME * graph.num_entities
+    for triples in graph.splits.values():
+        if isinstance(triples, Shards):
+            size += 2 * BYTES_PER_STREAMED * triples.block * triples.window
+        else:
+            size += BYTES_PER_TRIPLE * len(triples)
+    return size + (0 if graph.seen is None else BYTES_PER_PAIR * len(graph.seen[1]))
 
 
 def _candidates(config: TrainConfig) -> int:
