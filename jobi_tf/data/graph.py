@@ -52,7 +52,7 @@ class Graph:
     name: str
     entities: Vocabulary
     relations: Vocabulary
-    splits: Mapping[str, np.ndarray]
+    splits: Mapping[str, Any]
     sources: Mapping[str, Source] = field(default_factory=dict)
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
     seen: tuple[np.ndarray, ...] | None = None

@@ -97,13 +97,13 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
     needed = memory(config, graph)
     if needed.total <= available:
         return strategy, {}, [f"{config.optimizer} fits into the {gigabytes} of {where}."]
-    smaller = config.replace(optimizer="row-adagrad")
-    total = memory(smaller, graph).total
     advice = [f"{config.optimizer} takes {needed.total / 2**30:.1f} GB, more than the {gigabytes} of {where}."]
-    if total <= available:
-        return strategy, {"optimizer": "row-adagrad"}, [*advice, "row-adagrad fits."]
+    if config.optimizer != "row-adagrad":
+        smaller = memory(config.replace(optimizer="row-adagrad"), graph).total
+        advice.append(f"row-adagrad takes {smaller / 2**30:.1f} GB.")
+        if smaller <= available:
+            return strategy, {"optimizer": "row-adagrad"}, advice
     tables, room = needed.embeddings + needed.optimizer, available - RUNTIME
-    advice.append(f"row-adagrad takes {total / 2**30:.1f} GB.")
     if room <= 0:
         raise UsageError(f"expected more memory than the {RUNTIME / 2**30:.1f} GB of TensorFlow, got {gigabytes}")
     advice.append(f"The tables fit into the memory of {-(-tables // room)} parameter servers or more.")
