@@ -233,7 +233,7 @@ class Graph:
             splits,
             sources,
             {name: np.load(path, mmap_mode="r") for name, path in weights.items() if path.exists()},
-            tuple(np.load(folder / part, mmap_mode="r") for part in _SEEN) if shards else None,
+            tuple(np.load(folder / part, mmap_mode="r") for part in _SEEN) if (folder / _SEEN[0]).exists() else None,
         )
         graph.__dict__["fingerprint"] = meta["fingerprint"]  # where cached_property keeps it
         return graph
