@@ -111,6 +111,9 @@ class ShardWriter:
         if error[0] is None and len(self._rest):
             self._write(self._rest)
         self._close()
+        for name, count in zip(self._names, self._counts, strict=True):
+            if not count:
+                (self._folder / name).unlink()
 
     def write(self, triples: np.ndarray) -> None:
         """Writes triples, int32 [N, 3]."""
