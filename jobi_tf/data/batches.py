@@ -282,15 +282,20 @@ def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf
     steps, triples = len(shards) // batch_size, shards.block * shards.window
     first_epoch, skipped = first_step // steps, first_step % steps * batch_size
     order, within = stream(seed, "order of blocks"), stream(seed, "order in windows")
-    full, every = len(shards) // shards.block, -(-len(shards) // shards.block)  # blocks
+    full, rest = divmod(len(shards), shards.block)  # blocks, and the triples of one that is not full
+    every = full + (rest > 0)
     paths = tf.constant(shards.paths)
     firsts = tf.constant(np.cumsum([0, *shards.counts[:-1]]) // shards.block, tf.int64)  # first block of each file
 
     def block(number: tf.Tensor) -> tf.data.Dataset:
         file = tf.searchsorted(firsts, [number], "right")[0] - 1
-        start = (number - firsts[file]) * shards.block * RECORD
-        records = tf.data.FixedLengthRecordDataset(paths[file], RECORD, start, buffer_size=shards.block * RECORD)
-        return records.take(shards.block)
+        start = (number - firsts[file]) * shards.block
+        # A file has to be a multiple of the record, the whole block, but for a header and a footer.
+        whole = number < full
+        sizes = (tf.where(whole, shards.block, rest), start, tf.where(whole & (file == len(shards.files) - 1), rest, 0))
+        record, header, footer = (tf.cast(size, tf.int64) * RECORD for size in sizes)
+        buffer = shards.block * RECORD
+        return tf.data.FixedLengthRecordDataset(paths[file], record, header, footer, buffer).take(1)
 
     def shuffled(epoch: tf.Tensor, number: tf.Tensor, skip: tf.Tensor) -> tf.Tensor:
         places = tf.range(number * shards.window, tf.minimum((number + 1) * shards.window, every))
@@ -298,10 +303,10 @@ def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf
         chosen = tf.random.experimental.index_shuffle(tf.minimum(places, last), seed_of_epoch, last)
         # A last block that is not full stays in the last window, so that all others are full.
         chosen = tf.data.Dataset.from_tensor_slices(tf.where(places < full, chosen, places))
-        records = chosen.interleave(block, BLOCKS_AT_ONCE, shards.block, BLOCKS_AT_ONCE, deterministic=True)
-        rows = tf.io.decode_raw(records.batch(triples).get_single_element(), tf.int32)
+        read = chosen.interleave(block, BLOCKS_AT_ONCE, 1, BLOCKS_AT_ONCE, deterministic=True).batch(shards.window)
+        rows = tf.reshape(tf.io.decode_raw(tf.strings.reduce_join(read.get_single_element()), tf.int32), [-1, 3])
         seed_of_window = tf.random.fold_in(tf.random.fold_in(within, epoch), number)
-        return tf.random.experimental.stateless_shuffle(tf.ensure_shape(rows, [None, 3]), seed_of_window)[skip:]
+        return tf.random.experimental.stateless_shuffle(rows, seed_of_window)[skip:]
 
     def batches(epoch: tf.Tensor) -> tf.data.Dataset:
         done = tf.where(epoch == first_epoch, tf.constant(skipped, tf.int64), 0)
