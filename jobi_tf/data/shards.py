@@ -100,6 +100,7 @@ class ShardWriter:
         self._counts = [0] * files
         self._rest = np.empty((0, 3), np.int32)
         self._next = 0
+        self._random = np.random.default_rng(0)
 
     def __enter__(self) -> "ShardWriter":
         with ExitStack() as stack:
@@ -116,8 +117,8 @@ class ShardWriter:
                 (self._folder / name).unlink()
 
     def write(self, triples: np.ndarray) -> None:
-        """Writes triples, int32 [N, 3]."""
-        triples = np.concatenate([self._rest, triples])
+        """Writes triples, int32 [N, 3], shuffled with each other: neighbours in a sorted file share their head."""
+        triples = np.concatenate([self._rest, self._random.permutation(triples)])
         end = len(triples) - len(triples) % self._block
         for start in range(0, end, self._block):
             self._write(triples[start : start + self._block])

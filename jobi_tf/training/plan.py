@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import keras
@@ -14,10 +15,11 @@ from jobi_tf.training.assembly import build_batches, build_model, completed, epo
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.estimate import RUNTIME, Memory, Step, memory, step
 
-# Rows of the table that steps are timed on. Larger tables take as long for each row, since no cache holds them either.
-LARGEST_TABLE = 250_000
+# Bytes of the tables, with the optimizer's, that steps are timed on: more than caches hold, and soon initialised.
+LARGEST_TABLES = 2**30
+LARGEST_SAMPLE = 500_000  # triples
 CALIBRATION_SECONDS = 3.0
-UNSETTLED_EPOCHS = 2  # in which functions are traced and compiled
+UNSETTLED, FEWEST = 10, 5  # executions: the first ones are traced and compiled; those that are timed at least
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
 
 
 def step_seconds(config: TrainConfig, graph: Graph) -> float:
-    """Times steps of random triples on this machine, on a table of at most `LARGEST_TABLE` rows.
+    """Times steps of random triples on this machine, with as many entities as `LARGEST_TABLES` has room for.
 
     The time is scaled by the bytes that a step moves with all entities, of which more are distinct.
 
@@ -119,41 +121,45 @@ def step_seconds(config: TrainConfig, graph: Graph) -> float:
         config: `completed` settings, with the batch of one device.
         graph: a graph, of which only the sizes matter.
     """
-    entities = min(graph.num_entities, LARGEST_TABLE)
+    needed = memory(config, graph)
+    share = min(1.0, LARGEST_TABLES / (needed.embeddings + needed.optimizer))
+    entities = max(1, round(graph.num_entities * share))
     random = np.random.default_rng(config.seed)
-    triples = min(len(graph.train), max(config.batch_size or 0, 2 * LARGEST_TABLE))
+    triples = min(len(graph.train), max(config.batch_size or 0, LARGEST_SAMPLE))
     columns = (random.integers(0, size, triples) for size in (entities, graph.num_relations, entities))
     small = _graph(entities, graph.num_relations, np.stack([*columns], 1).astype(np.int32))
     model = build_model(config, small)
-    steps = max(1, min(epoch(config, small).steps, 20))
+    steps, timer = epoch(config, graph).steps, _Timer()
     model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, 1)
-    timer = _Timer()
     model.fit(
         build_batches(config, small),
         epochs=10**6,
-        steps_per_epoch=steps,
+        steps_per_epoch=max(steps, 2 * UNSETTLED),  # the stream is endless
         callbacks=[timer],
         verbose=0,
         shuffle=False,
     )
-    return float(np.median(timer.seconds)) / steps * step(config, graph).bytes / step(config, small).bytes
+    return timer.median() * step(config, graph).bytes / step(config, small).bytes
 
 
 class _Timer(keras.callbacks.Callback):
-    """Keeps the seconds of each epoch after the first ones, and ends the training."""
+    """Keeps when executions of steps end, and ends the training after `CALIBRATION_SECONDS`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seconds: list[float] = []
-        self._epoch = self._start = 0.0
+        self._ends: list[tuple[int, float]] = []  # last step of an execution in its epoch, time
 
-    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        self._epoch = time.perf_counter()
-        if epoch == UNSETTLED_EPOCHS:
-            self._start = self._epoch
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._ends.append((batch, time.perf_counter()))
+        settled = self._ends[UNSETTLED:]
+        if len(settled) > FEWEST:
+            self.model.stop_training = settled[-1][1] - settled[0][1] > CALIBRATION_SECONDS
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        now = time.perf_counter()
-        if epoch >= UNSETTLED_EPOCHS:
-            self.seconds.append(now - self._epoch)
-            self.model.stop_training = now - self._start > CALIBRATION_SECONDS
+    def median(self) -> float:
+        """Returns the seconds of a step; the time between two epochs is left out."""
+        gaps = [
+            (after - before) / (last - first)
+            for (first, before), (last, after) in pairwise(self._ends[UNSETTLED:])
+            if last > first
+        ]
+        return float(np.median(gaps))
