@@ -23,6 +23,7 @@ from jobi_tf.errors import JobiError, UsageError
 COMMANDS = {
     "train": "Train a model, or resume a run.",
     "merge": "Merge runs into one that sums their scores.",
+    "plan": "Estimate memory and time of a training.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
     "neighbors": "Find the entities that are most similar to one.",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jobi_tf.models.scorers import Scorer as Scorer
     from jobi_tf.optimizers import LazyAdagrad as LazyAdagrad
     from jobi_tf.optimizers import LazyAdam as LazyAdam
+    from jobi_tf.optimizers import RowAdagrad as RowAdagrad
     from jobi_tf.training.callbacks import ValidationRanking as ValidationRanking
     from jobi_tf.training.merge import merge_runs as merge_runs
     from jobi_tf.training.run import Run as Run
@@ -50,6 +51,7 @@ _MODULES = {
     "PairCrossentropy": "losses",
     "Regularizer": "models.regularizers",
     "RelationPrediction": "models.regularizers",
+    "RowAdagrad": "optimizers",
     "Run": "training.run",
     "SampledLogistic": "losses",
     "SampledMargin": "losses",

@@ -1,4 +1,4 @@
-"""Adam and Adagrad whose step costs as much as the rows that it touches, not as much as the table."""
+"""Adam and two forms of Adagrad whose step costs as much as the rows that it touches, not as much as the table."""
 
 import math
 from typing import Any
@@ -126,6 +126,64 @@ class LazyAdagrad(keras.optimizers.Adagrad):
             table.scatter_sub(tf.IndexedSlices(steps, rows))
         else:
             tf.raw_ops.ResourceSparseApplyAdagradV2(indices=rows, grad=gradients, **handles, **settings)
+
+
+@keras.saving.register_keras_serializable("jobi_tf")
+class RowAdagrad(LazyAdagrad):
+    """Adagrad with one accumulator for each row, the sum of the row's mean squared gradients.
+
+    It takes a third of the memory of Adam: beside each table of width d there is one number for each row, not d or 2d.
+    All numbers of a row have one step size; rows without an entry in a sparse gradient keep their values. A row is an
+    index of a variable's first axis: a number of a vector has an accumulator of its own, as in Adagrad.
+
+    Args: as `LazyAdagrad`.
+
+    Raises:
+        ValueError: an option was set that acts on whole tables.
+
+    Example:
+        >>> model.compile(optimizer=RowAdagrad(learning_rate=0.1), loss=...)
+
+    Reference: Lerer et al., PyTorch-BigGraph, MLSys 2019, section 4.1; also in DGL-KE.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.1,
+        initial_accumulator_value: float = 0.0,
+        epsilon: float = 1e-10,
+        name: str = "row_adagrad",
+        **kwargs: Any,
+    ):
+        super().__init__(learning_rate, initial_accumulator_value, epsilon, name=name, **kwargs)
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Creates the accumulators, float32 [rows] for each variable."""
+        if self.built:
+            return
+        keras.optimizers.Optimizer.build(self, variables)
+        initializer = keras.initializers.Constant(self.initial_accumulator_value)
+        self._accumulators = [
+            self.add_variable(shape=x.shape[:1], initializer=initializer, dtype=x.dtype, name="accumulator")
+            for x in variables
+        ]
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
+        table, accumulator = _raw(variable), _raw(self._accumulators[self._get_variable_index(variable)])
+        rate, epsilon = tf.cast(learning_rate, variable.dtype), tf.cast(self.epsilon, variable.dtype)
+        sparse = isinstance(gradient, tf.IndexedSlices)
+        rows, gradients = sum_repeated(gradient, self.xla) if sparse else (None, gradient)
+        axes = list(range(1, len(variable.shape)))
+        squares = tf.reduce_mean(gradients**2, axes, keepdims=True)  # [U, 1, ...]
+        added = tf.reshape(squares, tf.shape(squares)[:1]) if axes else squares
+        sums = tf.gather(accumulator, rows) + added if sparse else accumulator.assign_add(added)
+        steps = rate * gradients / (tf.sqrt(tf.reshape(sums, tf.shape(squares))) + epsilon)
+        if sparse:
+            accumulator.scatter_add(tf.IndexedSlices(added, rows))
+            table.scatter_sub(tf.IndexedSlices(steps, rows))
+        else:
+            table.assign_sub(steps)
 
 
 def _raw(variable: Any) -> tf.Variable:

@@ -13,7 +13,12 @@ from jobi_tf.models import products
 from jobi_tf.models.scorers import SCORERS
 from tests.test_own_program import FORMS, batches, compiled
 
-OPTIMIZERS = {"lazy-adam": jobi_tf.LazyAdam, "lazy-adagrad": jobi_tf.LazyAdagrad, "adam": keras.optimizers.Adam}
+OPTIMIZERS = {
+    "lazy-adam": jobi_tf.LazyAdam,
+    "lazy-adagrad": jobi_tf.LazyAdagrad,
+    "row-adagrad": jobi_tf.RowAdagrad,
+    "adam": keras.optimizers.Adam,
+}
 # Inputs and outputs of functions, and the calls of functions, which the runtime places wherever their bodies are.
 STRUCTURE = {"Placeholder", "_Arg", "_Retval", "PartitionedCall", "StatefulPartitionedCall", "StatelessIf", "While"}
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from jobi_tf import LazyAdagrad, LazyAdam
+from jobi_tf import LazyAdagrad, LazyAdam, RowAdagrad
 from jobi_tf.optimizers import sum_repeated
 
 
@@ -134,7 +134,53 @@ def test_adagrad_with_a_dense_gradient_follows_the_oracle():
     np.testing.assert_allclose(variable, adagrad_oracle(expected, gradients, rate=0.2), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad])
+def row_adagrad_oracle(values, gradients, rate=0.1, start=0.0, eps=1e-10):
+    """Adagrad with the mean square of each row; a gradient a step."""
+    x, total = values.astype(np.float64), np.full(len(values), start)
+    for g in gradients:
+        total += (g**2).reshape(len(g), -1).mean(1)
+        x -= rate * g / (np.sqrt(total).reshape([-1] + [1] * (g.ndim - 1)) + eps)
+    return x, total
+
+
+@pytest.mark.parametrize("start", [0.0, 0.5])
+@pytest.mark.parametrize("xla", [False, True])
+def test_row_adagrad_with_repeated_and_absent_rows_follows_the_oracle(start, xla):
+    variable = table()
+    expected, gradients = variable.numpy(), []
+    optimizer = built(variable, 0.1, start, kind=RowAdagrad)
+    optimizer.xla = xla
+    apply = tf.function(lambda sparse: optimizer.apply([sparse], [variable]), jit_compile=xla)
+    for step, ids in enumerate([[0, 1, 1], [2], [1, 5, 5, 5, 1], [0, 2], [3, 3]]):
+        sparse = slices(ids, step)
+        apply(sparse)
+        dense = np.zeros((6, 3))
+        np.add.at(dense, ids, sparse.values.numpy())
+        gradients.append(dense)
+    values, total = row_adagrad_oracle(expected, gradients, start=start)
+    np.testing.assert_allclose(variable, values, atol=1e-5)
+    np.testing.assert_allclose(optimizer.variables[2], total, rtol=1e-5)
+    assert variable.numpy()[4].tobytes() == expected[4].tobytes()
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (6, 3), (4, 2, 3)])
+def test_row_adagrad_with_a_dense_gradient_follows_the_oracle(shape):
+    rng = np.random.default_rng(3)
+    start = rng.normal(size=shape).astype(np.float32)
+    gradients = [rng.normal(size=shape).astype(np.float32) for _ in range(4)]
+    if shape:
+        gradients[0][2] = 0  # no step from an accumulator that is still 0
+    variable = keras.Variable(start)
+    optimizer = built(variable, 0.2, kind=RowAdagrad)
+    for gradient in gradients:
+        optimizer.apply([tf.constant(gradient)], [variable])
+    at_least_1d = [np.reshape(x, shape or (1,)) for x in (start, *gradients)]
+    expected, _ = row_adagrad_oracle(at_least_1d[0], at_least_1d[1:], rate=0.2)
+    np.testing.assert_allclose(np.reshape(variable, shape or (1,)), expected, atol=1e-5)
+    assert optimizer.variables[2].shape == shape[:1]  # a number a row
+
+
+@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad, RowAdagrad])
 def test_no_entries_change_nothing(kind):
     variable = table()
     optimizer = built(variable, 0.1, kind=kind)
@@ -148,7 +194,7 @@ def test_sum_repeated():
     assert dict(zip(rows.numpy().tolist(), sums.numpy()[:, 0].tolist(), strict=True)) == {7: 5, 2: 2, 0: 8}
 
 
-@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad])
+@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad, RowAdagrad])
 def test_learning_rate_schedule(kind):
     scheduled, stepped = table(), table()
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=1, decay_rate=0.5)
@@ -162,7 +208,7 @@ def test_learning_rate_schedule(kind):
     assert isinstance(restored._learning_rate, keras.optimizers.schedules.ExponentialDecay)
 
 
-@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad])
+@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad, RowAdagrad])
 def test_a_restored_optimizer_goes_on_the_same(kind):
     whole, broken = table(), table()
     first, second = built(whole, 0.1, kind=kind), built(broken, 0.1, kind=kind)
@@ -177,7 +223,7 @@ def test_a_restored_optimizer_goes_on_the_same(kind):
     np.testing.assert_array_equal(whole, broken)
 
 
-@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad])
+@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad, RowAdagrad])
 @pytest.mark.parametrize(
     "option",
     [

@@ -35,6 +35,7 @@ CASES = {
     "FullSoftmax": {"label_smoothing": 0.25, "name": "mine", "reduction": "sum"},
     "LazyAdagrad": {"learning_rate": 0.25, "initial_accumulator_value": 0.5, "epsilon": 0.125, "name": "mine"},
     "LazyAdam": {"learning_rate": 0.25, "beta_1": 0.5, "beta_2": 0.75, "epsilon": 0.125, "name": "mine"},
+    "RowAdagrad": {"learning_rate": 0.25, "initial_accumulator_value": 0.5, "epsilon": 0.125, "name": "mine"},
     "PairCrossentropy": {"margin": 0.5, "name": "mine", "reduction": "sum"},
     "SampledLogistic": {
         "margin": 0.5,

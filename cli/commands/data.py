@@ -48,12 +48,20 @@ def _dataset_options(command: Callable) -> Callable:
         seed: int | None,
         **options: Any,
     ) -> None:
-        from jobi_tf.datasets import prepare
+        from jobi_tf.datasets import Prepared, prepare
+        from jobi_tf.datasets.sharding import write_shards
 
         if seed is not None and split is None:
             raise UsageError("--seed is the seed of a random split: it needs --split")
         files: dict[str, Any] = {"split": split, "columns": _names(columns), "header": header, "weights": weights}
-        command(prepare(dataset, archive=archive, **files, seed=seed or 0), **options)
+        files |= {"archive": archive, "seed": seed or 0}
+        shards, out = options.pop("shards", None), options.pop("out", None)
+        if (shards is None) != (out is None):
+            raise UsageError("expected --shards together with --out, the folder that they are written to")
+        if shards is None:
+            command(prepare(dataset, **files), **options)
+        else:
+            command(Prepared(write_shards(dataset, out, shards, **files), out, False), **options)
 
     archive = cloup.option("--archive", type=FILE, metavar="FILE", help="Archive of a named data set; not downloaded.")
     description = "Name of a data set, or a folder or file of triples."
@@ -89,8 +97,10 @@ def list_(as_json: bool) -> None:
 
 @data.command()
 @_dataset_options
+@cloup.option("--shards", type=COUNT, metavar="N", help="Write the training triples as N files to stream from.")
+@out_option("Folder of the shards, which is a data set")
 def prepare(prepared: "Prepared") -> None:
-    """Read a data set and keep it in the cache, ready for training."""
+    """Read a data set and keep it in the cache, or with --shards in files, ready for training."""
     graph, sizes = prepared.graph, counts(_sizes(prepared.graph))
     click.echo(f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations; {sizes} triples")
     click.echo(f"{'already in' if prepared.cached else 'written to'} {prepared.folder}")

@@ -18,6 +18,7 @@ from ..options import FILE, FOLDER, GROUPS, Command, given, parse_assignments, s
 from ..start import keep_memory, start_tensorflow
 
 if TYPE_CHECKING:
+    from jobi_tf.training.estimate import Memory
     from jobi_tf.training.progress import Progress
     from jobi_tf.training.recording import Training
 
@@ -180,9 +181,15 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
         ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
         ("epochs", f"at most {config.epochs}, of {training.steps:,} steps; {ranked}{done}"),
         ("devices", f"{', '.join(devices)}{share}"),
-        ("memory", f"about {training.memory / 2**30:.1f} GB"),
+        ("memory", _memory(training.memory)),
         ("run", str(training.folder.path)),
     ]
+
+
+def _memory(memory: "Memory") -> str:
+    parts = ("embeddings", "optimizer", "batch", "ranking", "graph")
+    shares = ", ".join(f"{part} {getattr(memory, part) / 2**30:.2f}" for part in parts)
+    return f"about {memory.total / 2**30:.1f} GB: {shares}"
 
 
 def _negatives(config: TrainConfig) -> str:

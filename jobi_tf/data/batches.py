@@ -11,12 +11,14 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.negatives import NegativeSampler
 from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences
 from jobi_tf.data.seeds import stream
+from jobi_tf.data.shards import RECORD, Shards
 from jobi_tf.errors import UsageError
 
 MODES = ("own", "by-side", "shared", "shared-by-side")
 # By default a query with more answers is split. With all answers at once a few queries would dominate their batch: one
 # of FB15K-237 has 3,612 where most have one, and a step over 500 whole queries is as noisy as one over 13 equal ones.
 ANSWERS_PER_QUERY = 8
+BLOCKS_AT_ONCE = 4  # that are read from shards
 
 
 def default_batch_size(count: int, largest: int = 1000, multiple: int = 1) -> int:
@@ -127,20 +129,17 @@ def training_batches(
         raise UsageError(f"expected an even number of negatives, half of them for each side, got {negatives}")
     if shared and batch_size % chunk:
         raise UsageError(f"expected batch_size to be a multiple of the {chunk} triples of a chunk, got {batch_size:,}")
-    rows = np.asarray(graph.split(split), np.int32)
+    rows = graph.split(split)
     _full_batches(len(rows), batch_size, f"{split} triples")  # raises for a size that makes no step
     known = graph.train if filter_negatives else None
     if sampler is None:
         sampler = NegativeSampler(Occurrences.of_graph(graph), negatives, p, known)
-    triples, weights = tf.constant(rows), _mean_one(graph, split)
-    order, draws = stream(seed, "order"), stream(seed, "negatives")
+    weights, draws = _mean_one(graph, split), stream(seed, "negatives")
 
-    def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], ...]:
-        ids = _shuffled(step, batch_size, len(rows), order)
+    def batch(step: tf.Tensor, chosen: tf.Tensor, ids: tf.Tensor | None = None) -> tuple[dict[str, tf.Tensor], ...]:
         if shared:
-            ids = tf.gather(ids, tf.argsort(tf.gather(triples[:, 1], ids), stable=True))
-            ids = tf.reshape(ids, [batch_size // chunk, chunk])
-        chosen = tf.gather(triples, ids)
+            by_relation = tf.reshape(tf.argsort(chosen[:, 1], stable=True), [batch_size // chunk, chunk])
+            chosen, ids = tf.gather(chosen, by_relation), None if ids is None else tf.gather(ids, by_relation)
         inputs = {"chunks" if shared else "triples": chosen}
         drawn = sampler.draw(chosen, tf.random.fold_in(draws, step), shared, by_side)
         if by_side:
@@ -156,7 +155,15 @@ def training_batches(
         inputs["weights"] = tf.gather(weights, ids)
         return inputs, labels, dict.fromkeys(labels, inputs["weights"])
 
-    return _endless(batch, first_step)
+    if isinstance(rows, Shards):
+        return _endless(batch, first_step, _streamed(rows, batch_size, seed, first_step))
+    triples, order = tf.constant(np.asarray(rows, np.int32)), stream(seed, "order")
+
+    def batch_in_memory(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], ...]:
+        ids = _shuffled(step, batch_size, len(rows), order)
+        return batch(step, tf.gather(triples, ids), ids)
+
+    return _endless(batch_in_memory, first_step)
 
 
 def query_batches(
@@ -276,8 +283,57 @@ def _shuffled(step: tf.Tensor, size: int, count: int, seed: tf.Tensor) -> tf.Ten
     return tf.random.experimental.index_shuffle(positions, tf.random.fold_in(seed, epoch), count - 1)
 
 
-def _endless(batch: Callable, first_step: int) -> tf.data.Dataset:
+def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf.data.Dataset:
+    """Returns the endless stream of batches of triples, int32 [B, 3], from step `first_step` on.
+
+    In each epoch the blocks of all files come in another order; the triples of `window` blocks at a time are
+    shuffled. The order depends on `seed` alone, and a step is found without reading those before it, but for its
+    window. The triples of an epoch that do not fill a batch are left out.
+    """
+    steps, triples = len(shards) // batch_size, shards.block * shards.window
+    first_epoch, skipped = first_step // steps, first_step % steps * batch_size
+    order, within = stream(seed, "order of blocks"), stream(seed, "order in windows")
+    full, rest = divmod(len(shards), shards.block)  # blocks, and the triples of one that is not full
+    every = full + (rest > 0)
+    paths = tf.constant(shards.paths)
+    firsts = tf.constant(np.cumsum([0, *shards.counts[:-1]]) // shards.block, tf.int64)  # first block of each file
+
+    def block(number: tf.Tensor) -> tf.data.Dataset:
+        file = tf.searchsorted(firsts, [number], "right")[0] - 1
+        start = (number - firsts[file]) * shards.block
+        # A file has to be a multiple of the record, the whole block, but for a header and a footer.
+        whole = number < full
+        sizes = (tf.where(whole, shards.block, rest), start, tf.where(whole & (file == len(shards.files) - 1), rest, 0))
+        record, header, footer = (tf.cast(size, tf.int64) * RECORD for size in sizes)
+        buffer = shards.block * RECORD
+        return tf.data.FixedLengthRecordDataset(paths[file], record, header, footer, buffer).take(1)
+
+    def shuffled(epoch: tf.Tensor, number: tf.Tensor, skip: tf.Tensor) -> tf.Tensor:
+        places = tf.range(number * shards.window, tf.minimum((number + 1) * shards.window, every))
+        seed_of_epoch, last = tf.random.fold_in(order, epoch), max(0, full - 1)
+        chosen = tf.random.experimental.index_shuffle(tf.minimum(places, last), seed_of_epoch, last)
+        # A last block that is not full stays in the last window, so that all others are full.
+        chosen = tf.data.Dataset.from_tensor_slices(tf.where(places < full, chosen, places))
+        read = chosen.interleave(block, BLOCKS_AT_ONCE, 1, BLOCKS_AT_ONCE, deterministic=True).batch(shards.window)
+        rows = tf.reshape(tf.io.decode_raw(tf.strings.reduce_join(read.get_single_element()), tf.int32), [-1, 3])
+        seed_of_window = tf.random.fold_in(tf.random.fold_in(within, epoch), number)
+        return tf.random.experimental.stateless_shuffle(rows, seed_of_window)[skip:]
+
+    def batches(epoch: tf.Tensor) -> tf.data.Dataset:
+        done = tf.where(epoch == first_epoch, tf.constant(skipped, tf.int64), 0)
+        first = done // triples
+        numbers = tf.data.Dataset.range(first, -(-len(shards) // triples))
+        windows = numbers.map(lambda i: shuffled(epoch, i, tf.where(i == first, done % triples, 0)))
+        return windows.prefetch(1).rebatch(batch_size, drop_remainder=True)
+
+    return tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max).flat_map(batches)
+
+
+def _endless(batch: Callable, first_step: int, triples: tf.data.Dataset | None = None) -> tf.data.Dataset:
+    """Returns the batches of all steps, of the number of the step and, if they are a stream, of its triples."""
     steps = tf.data.Dataset.range(first_step, np.iinfo(np.int64).max)
+    if triples is not None:
+        steps = tf.data.Dataset.zip(steps, triples)
     batch = tf.autograph.experimental.do_not_convert(batch)  # there is nothing to convert, which would take time
     workers = max(2, (os.cpu_count() or 1) // 2)
     batches = steps.map(batch, num_parallel_calls=workers, deterministic=True).prefetch(2)

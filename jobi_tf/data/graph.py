@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jobi_tf.data.shards import Shards, blocks
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError
 from jobi_tf.files import new_folder
@@ -17,6 +18,7 @@ from jobi_tf.tables import html_table
 
 FORMAT = 1
 SPLITS = ("train", "valid", "test")
+_SEEN = ("seen.offsets.npy", "seen.entities.npy")
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,20 @@ class Graph:
         name: name of the data set.
         entities: names of the entities of all splits.
         relations: names of the relations of all splits.
-        splits: `train`, `valid` and `test`, each int32 [N, 3] with columns head, relation, tail, in file order.
+        splits: `train`, `valid` and `test`, each int32 [N, 3] with columns head, relation, tail, in file order; `train`
+            may be `Shards`.
         sources: for each split where its rows were read, if that is known.
         weights: for splits whose triples have weights, float32 [N] each.
+        seen: offsets and entities of the `Occurrences` of the training split, if they are known.
     """
 
     name: str
     entities: Vocabulary
     relations: Vocabulary
-    splits: Mapping[str, np.ndarray]
+    splits: Mapping[str, Any]
     sources: Mapping[str, Source] = field(default_factory=dict)
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    seen: tuple[np.ndarray, ...] | None = None
 
     @classmethod
     def from_triples(
@@ -132,7 +137,8 @@ class Graph:
     def seen_in_training(self) -> np.ndarray:
         """For each entity whether it occurs in a training triple: bool [entities]."""
         seen = np.zeros(self.num_entities, bool)
-        seen[self.train[:, 0]] = seen[self.train[:, 2]] = True
+        for part in blocks(self.train):
+            seen[part[:, 0]] = seen[part[:, 2]] = True
         return seen
 
     def split(self, name: str) -> np.ndarray:
@@ -164,24 +170,38 @@ class Graph:
         for vocabulary in (self.entities, self.relations):
             digest.update("\n".join(vocabulary.names).encode() + b"\0")
         for name in SPLITS:
-            digest.update(np.ascontiguousarray(self.splits[name]).data)
+            for part in blocks(self.splits[name]):
+                digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
     def save(self, folder: Path) -> None:
         """Writes the graph as `folder`, which must not exist. It appears complete or not at all."""
         with new_folder(folder) as beside:
-            self.entities.save(beside / "entities.txt")
-            self.relations.save(beside / "relations.txt")
-            meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "sources": {}}
-            for name in SPLITS:
-                np.save(beside / f"{name}.npy", np.ascontiguousarray(self.splits[name], np.int32))
-                if name in self.weights:
-                    np.save(beside / f"{name}.weights.npy", self.weights[name].astype(np.float32))
-                if source := self.sources.get(name):
-                    meta["sources"][name] = {"file": source.file, "first_line": source.first_line}
-                    if source.lines is not None:
-                        np.save(beside / f"{name}.lines.npy", source.lines.astype(np.int32))
-            (beside / "graph.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+            self.write(beside)
+
+    def write(self, folder: Path) -> None:
+        """Writes the files of the graph into a folder that exists.
+
+        Training triples that are in shards stay where they are, and their folder is noted unless it is this one.
+        """
+        self.entities.save(folder / "entities.txt")
+        self.relations.save(folder / "relations.txt")
+        meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "sources": {}}
+        for name, triples in self.splits.items():
+            if isinstance(triples, Shards):
+                place = triples.folder if "://" in triples.folder else str(Path(triples.folder).absolute())
+                meta["shards"] = asdict(triples) | {"folder": "" if Path(triples.folder) == folder else place}
+            else:
+                np.save(folder / f"{name}.npy", np.ascontiguousarray(triples, np.int32))
+            if name in self.weights:
+                np.save(folder / f"{name}.weights.npy", self.weights[name].astype(np.float32))
+            if source := self.sources.get(name):
+                meta["sources"][name] = {"file": source.file, "first_line": source.first_line}
+                if source.lines is not None:
+                    np.save(folder / f"{name}.lines.npy", source.lines.astype(np.int32))
+        for part, values in zip(_SEEN, self.seen or (), strict=False):
+            np.save(folder / part, values)
+        (folder / "graph.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def open(cls, folder: Path) -> "Graph":
@@ -202,13 +222,18 @@ class Graph:
             lines = folder / f"{name}.lines.npy"
             mapped = np.load(lines, mmap_mode="r") if lines.exists() else None
             sources[name] = Source(source["file"], source["first_line"], mapped)
+        splits: dict[str, Any] = {}
+        if shards := meta.get("shards"):
+            splits["train"] = Shards(**shards | {"folder": shards["folder"] or str(folder)})
+        splits |= {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS if name not in splits}
         graph = cls(
             meta["name"],
             Vocabulary.load(folder / "entities.txt", "entity"),
             Vocabulary.load(folder / "relations.txt", "relation"),
-            {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS},
+            splits,
             sources,
             {name: np.load(path, mmap_mode="r") for name, path in weights.items() if path.exists()},
+            tuple(np.load(folder / part, mmap_mode="r") for part in _SEEN) if (folder / _SEEN[0]).exists() else None,
         )
         graph.__dict__["fingerprint"] = meta["fingerprint"]  # where cached_property keeps it
         return graph

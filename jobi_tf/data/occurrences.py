@@ -7,6 +7,7 @@ import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.ranges import ranges
+from jobi_tf.data.shards import blocks
 
 SIDES = ("head", "tail")
 HEAD, TAIL = 0, 1
@@ -23,6 +24,12 @@ def triple_keys(head, relation, tail, num_entities: int, num_relations: int):  #
     Fits 64 bits up to 3 million entities with a million relations; the ids have to be int64 already.
     """
     return (head * num_relations + relation) * num_entities + tail
+
+
+def distinct(keys: np.ndarray) -> np.ndarray:
+    """Returns the distinct keys, ascending: as `np.unique`, which takes 16 times as long on millions of int64."""
+    keys = np.sort(keys)
+    return keys[np.diff(keys, prepend=keys[:1] - 1) != 0]
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class Csr:
     @classmethod
     def from_pairs(cls, rows: np.ndarray, entities: np.ndarray, num_rows: int, num_entities: int) -> "Csr":
         """Builds the lists from (row, entity) pairs in any order, repeated or not; both [N]."""
-        keys = np.unique(rows.astype(np.int64) * num_entities + entities)
+        keys = distinct(rows.astype(np.int64) * num_entities + entities)
         starts = np.arange(num_rows + 1, dtype=np.int64) * num_entities
         return cls(np.searchsorted(keys, starts), (keys % num_entities).astype(np.int32))
 
@@ -83,8 +90,22 @@ class Occurrences:
 
     @classmethod
     def of_graph(cls, graph: Graph) -> "Occurrences":
-        """Counts occurrences in the training split of a graph."""
+        """Counts occurrences in the training split of a graph, or opens those that its shards have."""
+        if graph.seen:
+            return cls(Csr(*graph.seen), graph.num_entities, graph.num_relations)
         return cls.from_triples(graph.train, graph.num_entities, graph.num_relations)
+
+    @classmethod
+    def from_blocks(cls, parts: Iterable[np.ndarray], num_entities: int, num_relations: int) -> "Occurrences":
+        """Counts occurrences in triples that come a few at a time, in memory for the distinct pairs only."""
+        keys = np.empty(0, np.int64)
+        for triples in parts:
+            new = cls.from_triples(triples, num_entities, num_relations).keys()
+            place = np.searchsorted(keys, new)
+            new = new[np.append(keys, -1)[place] != new]
+            keys = np.sort(np.concatenate([keys, new]), kind="stable")
+        seen = Csr.from_pairs(*np.divmod(keys, num_entities), 2 * num_relations, num_entities)
+        return cls(seen, num_entities, num_relations)
 
     def of(self, side: int, relation: int) -> np.ndarray:
         """Returns the entities seen on `side` of `relation`, ascending, int32."""
@@ -152,10 +173,10 @@ class KnownAnswers:
             side: the side on which entities are sought; None for both.
         """
         sides = (HEAD, TAIL) if side is None else (side,)
-        triples = np.concatenate([graph.split(name) for name in splits])
+        parts = (part for name in splits for part in blocks(graph.split(name)))
         if queries is not None:
-            triples = triples[_answer(triples, queries, sides, graph)]
-        return cls.from_triples(triples, graph.num_entities, graph.num_relations)
+            parts = (part[_answer(part, queries, sides, graph)] for part in parts)
+        return cls.from_triples(np.concatenate([*parts]), graph.num_entities, graph.num_relations)
 
     def lookup(self, side: int, triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Finds the known answers of each triple's query.

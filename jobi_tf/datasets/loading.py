@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.datasets import archives, cache, reading
+from jobi_tf.datasets import archives, cache, reading, sharding
 from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD
 from jobi_tf.datasets.reading import Columns
 from jobi_tf.errors import DataError, UsageError
@@ -90,10 +90,14 @@ def prepare(
 ) -> Prepared:
     """As `load_graph`, but also returns where the graph is kept and whether it came from the cache."""
     name = str(dataset)
-    if isinstance(dataset, str) and name in NAMES:
+    prepared = "://" in name or (Path(name) / "graph.json").is_file()
+    if prepared or (isinstance(dataset, str) and name in NAMES):
         options = {"split": split, "columns": columns, "header": header, "weights": weights}
         if given := [option for option, value in options.items() if value is not None]:
-            raise UsageError(f"option {given[0]!r} applies to local files only, got the data set {name}")
+            raise UsageError(f"option {given[0]!r} applies to files of text only, got the data set {name}")
+    if prepared:
+        return Prepared(sharding.open_remote(name) if "://" in name else Graph.open(Path(name)), Path(name), True)
+    if isinstance(dataset, str) and name in NAMES:
         key, build = _world(archive) if name == WORLD else _named(name, archive)
     else:
         if archive is not None:

@@ -6,7 +6,7 @@ import io
 import math
 import zlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -33,6 +33,7 @@ KNOWN_HEADERS = (
 """A first line that holds one of these sets of names is a header; each is in the order head, relation, tail."""
 
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
+_PART = 2**20  # triples
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 
 
@@ -159,8 +160,12 @@ class TripleReader:
         self.entities = Names()
         self.relations = Names()
 
-    def read_file(self, path: Path) -> Rows:
+    def read_file(self, path: Path, sink: Callable[[np.ndarray], None] | None = None) -> Rows:
         """Reads a file whose name ends in one of `SUFFIXES`.
+
+        Args:
+            path: the file.
+            sink: called with the triples, int32 [n, 3], some at a time, instead of keeping them in memory.
 
         Raises:
             DataError: it cannot be read, or a line is not a triple; the message names the file and the line.
@@ -169,21 +174,28 @@ class TripleReader:
         try:
             if path.suffix in formats.SUFFIXES:
                 chosen = bool(self.columns.triple or self.columns.weight)
-                rows = self.read(formats.as_csv(path, chosen), str(path), ",")
+                rows = self.read(formats.as_csv(path, chosen), str(path), ",", sink)
             else:
                 with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-                    rows = self.read(stream, str(path), separator)  # type: ignore[arg-type]
+                    rows = self.read(stream, str(path), separator, sink)  # type: ignore[arg-type]
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
         return replace(rows, source=replace(rows.source, file=str(path.absolute())))
 
-    def read(self, stream: BinaryIO, where: str, separator: str = "\t") -> Rows:
+    def read(
+        self,
+        stream: BinaryIO,
+        where: str,
+        separator: str = "\t",
+        sink: Callable[[np.ndarray], None] | None = None,
+    ) -> Rows:
         """Reads triples from bytes.
 
         Args:
             stream: seekable.
             where: name of the file for error messages.
             separator: a tab for text without quotes, a comma for CSV.
+            sink: as for `read_file`.
 
         Raises:
             DataError: as `read_file`.
@@ -209,6 +221,10 @@ class TripleReader:
                     if blank:
                         raise DataError(f"{where}:{blank}: expected a triple, got a blank line inside the file")
                     raise ValueError(_irregular(fields, width, separator))
+                if sink and len(ids) == 3 * _PART:
+                    sink(_triples(ids))
+                    ids = array("i")
+                    extend = ids.extend
                 extend((entities[fields[head]], relations[fields[relation]], entities[fields[tail]]))
                 if weight:
                     weights.append(_weight(fields[weight[0]]))
@@ -229,7 +245,9 @@ class TripleReader:
             ) from None
         if not ids:
             raise DataError(f"{where}: expected triples, found only {'a header' if header else 'blank lines'}")
-        triples = np.frombuffer(ids, np.int32).reshape(-1, 3)
+        triples = _triples(ids)
+        if sink:
+            sink(triples)
         return Rows(triples, Source(where, start), np.array(weights, np.float32) if weight else None)
 
     def graph(self, name: str, parts: Mapping[str, Rows]) -> Graph:
@@ -242,6 +260,10 @@ class TripleReader:
             {split: rows.source for split, rows in parts.items()},
             {split: rows.weights for split, rows in parts.items() if rows.weights is not None},
         )
+
+
+def _triples(ids: array) -> np.ndarray:
+    return np.frombuffer(ids, np.int32).reshape(-1, 3)
 
 
 def _irregular(fields: list[str], width: int, separator: str) -> str:

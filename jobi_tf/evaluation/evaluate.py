@@ -9,6 +9,7 @@ import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
+from jobi_tf.data.shards import blocks
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.evaluation.ranker import MEMORY_BUDGET, Ranker
@@ -174,5 +175,6 @@ def evaluate(
 def unseen_triples(graph: Graph, triples: np.ndarray) -> np.ndarray:
     """Returns for each triple whether it holds an entity or relation that no training triple has, bool [N]."""
     relations = np.zeros(graph.num_relations, bool)
-    relations[graph.train[:, 1]] = True
+    for part in blocks(graph.train):
+        relations[part[:, 1]] = True
     return ~(graph.seen_in_training[triples[:, [0, 2]]].all(1) & relations[triples[:, 1]])

@@ -138,8 +138,8 @@ class JoBi(keras.Model):
         """Configures the model for training, as `keras.Model.compile` does.
 
         Args:
-            optimizer: `jobi_tf.LazyAdam` or `jobi_tf.LazyAdagrad`, which update only the rows of a batch; or any Keras
-                optimizer or its name, which updates whole tables in each step.
+            optimizer: `jobi_tf.LazyAdam`, `LazyAdagrad` or `RowAdagrad`, which update only the rows of a batch; or any
+                Keras optimizer or its name, which updates whole tables in each step.
             loss: a loss for each output, such as `{"triple": jobi_tf.SampledSoftmax(), "pair": ...}`.
             *args: as for `keras.Model.compile`.
             jit_compile: `True` compiles the whole step by XLA. With `"auto"`, which here is the same as `False`, only

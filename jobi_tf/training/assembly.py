@@ -18,9 +18,10 @@ from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, Sampl
 from jobi_tf.models import scorers
 from jobi_tf.models.jobi import HEADS, JoBi
 from jobi_tf.models.regularizers import L2, N3, Regularizer, RelationPrediction
-from jobi_tf.optimizers import LazyAdagrad, LazyAdam
+from jobi_tf.optimizers import LazyAdagrad, LazyAdam, RowAdagrad
 from jobi_tf.training.config import TrainConfig
 
+OPTIMIZERS = {"adam": LazyAdam, "adagrad": LazyAdagrad, "row-adagrad": RowAdagrad}
 LEARNING_RATE, SHARED_LEARNING_RATE = 0.0008, 0.0012
 ADAGRAD_LEARNING_RATE = 0.1
 LARGEST_BATCH_OF_QUERIES = 500
@@ -82,7 +83,7 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
     else:
         size = config.batch_size
     sampled_rate = SHARED_LEARNING_RATE if config.shared else LEARNING_RATE
-    rate = ADAGRAD_LEARNING_RATE if config.optimizer == "adagrad" else sampled_rate
+    rate = sampled_rate if config.optimizer == "adam" else ADAGRAD_LEARNING_RATE
     changes = {"batch_size": size, "learning_rate": config.learning_rate or rate}
     if config.margin is None and config.loss in ("logistic", "margin"):
         changes["margin"] = 1.0 if config.loss == "margin" else _distance_margin(config) or 0.0
@@ -129,8 +130,7 @@ def compile_model(
         losses["pair"] = _pair_loss(config)
     weights = {"triple": 1.0, "pair": config.alpha}
     if optimizer is None:
-        cls = LazyAdagrad if config.optimizer == "adagrad" else LazyAdam
-        optimizer = cls(_learning_rate(config, steps))
+        optimizer = OPTIMIZERS[config.optimizer](_learning_rate(config, steps))
     model.compile(optimizer, losses, {name: weights[name] for name in losses})
     build_losses(model)
 

@@ -1,55 +1,160 @@
-"""The memory of a training, estimated before it begins."""
+"""What a training takes, by formula and before it begins: memory by part, and bytes and operations of a step."""
 
 import math
+from dataclasses import dataclass
 
 import psutil
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.shards import Shards
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.ranker import MEMORY_BUDGET
 from jobi_tf.models import scorers
 from jobi_tf.training.config import TrainConfig
 
-RUNTIME = 600 * 2**20  # of Python with TensorFlow and Keras
-SLOTS = {"adam": 2, "adagrad": 1}  # numbers that the optimizer keeps for each weight
+RUNTIME = 800 * 2**20  # of Python with TensorFlow and Keras, and what they compile
+SLOTS = {"adam": 2.0, "adagrad": 1.0}  # numbers that the optimizer keeps for each weight; row-adagrad: one a row
+OPTIMIZER_OPERATIONS = {"adam": 12, "adagrad": 6, "row-adagrad": 5}  # for each number of a touched row
 BYTES_PER_TRIPLE = 60  # of the triples, occurrence tables and known answers
+BYTES_PER_STREAMED = 48  # of a triple of a window of shards: its record as a string, and its row in two orders
+BYTES_PER_PAIR = 24  # of a relation and an entity seen with it
+BYTES_PER_NAME = 70  # of a short name of an entity
+FLOAT = 4  # bytes
 
 
-def estimated_memory(config: TrainConfig, graph: Graph) -> int:
-    """Returns the bytes that a training takes on one machine without GPUs, given `completed` settings.
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one machine without GPUs, or on each device; on GPUs all but the runtime and the graph are in theirs.
 
-    The measured peak is within about a third of it. On GPUs the same tables and batches are in their memory.
+    Args:
+        runtime: Python with TensorFlow and Keras.
+        embeddings: the tables of entities and relations.
+        optimizer: what the optimizer keeps beside them.
+        batch: the largest tensors of a step.
+        ranking: scores of validation queries, and candidates where they are no copy-free view of the table. Steps and
+            rankings alternate in the same memory.
+        graph: triples, occurrence tables, known answers and names.
     """
-    scorer = scorers.get(config.model)
-    width, relations = scorer.entity_width(config.dim), graph.num_relations * (1 + config.reciprocal)
-    shared = sum(math.prod(shape) for shape in scorer.shared_weights(config.dim).values())
-    of_heads = (1 + config.joint) * (relations * scorer.relation_width(config.dim) + shared)
-    numbers = graph.num_entities * width + of_heads
-    ranking = 0
-    if config.eval_every:
+
+    runtime: int
+    embeddings: int
+    optimizer: int
+    batch: int
+    ranking: int
+    graph: int
+
+    @property
+    def total(self) -> int:
+        """The peak, in bytes."""
+        return self.runtime + self.embeddings + self.optimizer + max(self.batch, self.ranking) + self.graph
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step on one device.
+
+    Args:
+        rows: expected number of distinct entities that are read and updated.
+        bytes: bytes that are read or written, at least.
+        operations: floating-point operations, at least.
+        sent: bytes of gradients that several devices exchange, each device its rows and their ids.
+    """
+
+    rows: int
+    bytes: int
+    operations: int
+    sent: int
+
+
+class _Tables:
+    """The tables that settings describe: real numbers of a row, and numbers of rows."""
+
+    def __init__(self, config: TrainConfig, graph: Graph):
+        scorer = scorers.get(config.model)
+        self.heads = 1 + config.joint
+        self.entity, self.relation = scorer.entity_width(config.dim), scorer.relation_width(config.dim)
+        self.relations = self.heads * graph.num_relations * (1 + config.reciprocal)
+        shared = self.heads * sum(math.prod(shape) for shape in scorer.shared_weights(config.dim).values())
+        self.sizes = [(graph.num_entities, self.entity), (self.relations, self.relation), (1, shared)]
         # For distances, what queries are multiplied with is a copy of the entity table.
-        copied = graph.num_entities * (width + 2) if scorer.distance else 0
-        ranking = 4 * copied + min(MEMORY_BUDGET, 64 * 13 * graph.num_entities)
-    return (
-        RUNTIME
-        + 4 * numbers * (1 + SLOTS[config.optimizer])
-        + max(_step(config, graph, width), ranking)
-        + (BYTES_PER_TRIPLE * sum(map(len, graph.splits.values())))
+        self.copied = graph.num_entities * (self.entity + 2) if scorer.distance else 0
+
+
+def _slots(optimizer: str, width: int) -> float:
+    """Returns how many numbers the optimizer keeps for each weight of a row."""
+    return SLOTS.get(optimizer, 1 / max(1, width))
+
+
+def memory(config: TrainConfig, graph: Graph) -> Memory:
+    """Returns the memory of a training on one device, given `completed` settings."""
+    tables = _Tables(config, graph)
+    ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, 64 * 13 * graph.num_entities)
+    return Memory(
+        RUNTIME,
+        FLOAT * sum(rows * width for rows, width in tables.sizes),
+        round(FLOAT * sum(rows * width * _slots(config.optimizer, width) for rows, width in tables.sizes)),
+        _batch(config, graph, tables),
+        ranking if config.eval_every else 0,
+        _graph(graph),
     )
 
 
-def _step(config: TrainConfig, graph: Graph, width: int) -> int:
+def _graph(graph: Graph) -> int:
+    """Returns the bytes of triples, names and occurrence tables; of shards those of two windows."""
+    size = BYTES_PER_NAME * graph.num_entities
+    for triples in graph.splits.values():
+        if isinstance(triples, Shards):
+            size += 2 * BYTES_PER_STREAMED * triples.block * triples.window
+        else:
+            size += BYTES_PER_TRIPLE * len(triples)
+    return size + (0 if graph.seen is None else BYTES_PER_PAIR * len(graph.seen[1]))
+
+
+def _candidates(config: TrainConfig) -> int:
+    """Returns how many embeddings of entities a step with sampled negatives looks up, repeated or not."""
+    size = config.batch_size or 0
+    return size * config.negatives // (config.chunk if config.shared else 1) + 2 * size
+
+
+def _pair_candidates(config: TrainConfig, graph: Graph) -> int:
+    return min(config.pair_entities or graph.num_entities, graph.num_entities) * config.joint
+
+
+def _batch(config: TrainConfig, graph: Graph, tables: _Tables) -> int:
     """Returns the bytes of the largest tensors of a step."""
-    size, heads = config.batch_size or 0, 1 + config.joint
+    size, entities, heads = config.batch_size or 0, graph.num_entities, tables.heads
     if config.loss == "full-softmax":
-        scores = size * graph.num_entities
-        pairs = size * min(config.pair_entities or graph.num_entities, graph.num_entities) * config.joint
         # Scores and their gradient, exponentials and labels; the gradient of the entity table.
-        return 4 * (3 * scores + 5 * pairs) + 2 * 4 * graph.num_entities * width
-    drawn = size * config.negatives // (config.chunk if config.shared else 1)
-    entities = min(graph.num_entities, drawn + 2 * size)
+        scores = 3 * entities + 5 * _pair_candidates(config, graph)
+        return FLOAT * (size * scores + 2 * entities * tables.entity)
+    rows = min(entities, _candidates(config))
     # Embeddings and gradients of the distinct entities and copies by the optimizer; the scores and their gradients.
-    return 4 * (6 * entities * width + 6 * heads * size * config.negatives + 8 * heads * size * width)
+    return FLOAT * (6 * rows * tables.entity + 6 * heads * size * config.negatives + 8 * heads * size * tables.entity)
+
+
+def step(config: TrainConfig, graph: Graph) -> Step:
+    """Returns what a step on one device moves and computes, given `completed` settings with its share of the batch."""
+    tables, size, entities = _Tables(config, graph), config.batch_size or 0, graph.num_entities
+    slots, heads = _slots(config.optimizer, tables.entity), tables.heads
+    if config.loss == "full-softmax":
+        rows, pairs = entities, _pair_candidates(config, graph)
+        # Rows are read for the product and for both of its gradients; scores are written and read three times.
+        moved = (4 * rows + 2 * pairs) * tables.entity + 6 * size * (rows + pairs)
+        operations = 6 * size * (rows + pairs) * tables.entity
+    else:
+        candidates = _candidates(config)
+        rows = round(entities * -math.expm1(-candidates / entities))
+        # Candidates are read for the products, and once for each head by both gradients, where shared ones are dense.
+        reads = 3 * candidates if config.shared else (1 + 2 * heads) * candidates
+        moved = (reads + 3 * rows) * tables.entity
+        # Each candidate with the queries of both sides; then one entry for each head in both gradients.
+        operations = (4 + 4) * heads * size * config.negatives * tables.entity
+    relations = min(tables.relations, heads * size)
+    updated = rows * tables.entity * (3 + 2 * slots)
+    of_relations = relations * tables.relation * (5 + 2 * _slots(config.optimizer, tables.relation))
+    operations += OPTIMIZER_OPERATIONS[config.optimizer] * (rows * tables.entity + relations * tables.relation)
+    sent = rows * (tables.entity + 1) + relations * (tables.relation + 1)
+    return Step(rows, round(FLOAT * (moved + updated + of_relations)), operations, FLOAT * sent)
 
 
 def check_memory(needed: int, config: TrainConfig, available: int | None = None) -> None:
@@ -69,7 +174,7 @@ def check_memory(needed: int, config: TrainConfig, available: int | None = None)
     if config.loss == "full-softmax":
         advice = "a smaller batch_size or dim, pair_entities, or the loss softmax with sampled negatives"
     else:
-        advice = "a smaller dim, the optimizer adagrad (a third less), or a smaller batch_size"
+        advice = "the optimizer row-adagrad (a third of Adam's tables), a smaller dim, or a smaller batch_size"
     raise UsageError(
         f"expected a training that fits into the {available / 2**30:.1f} GB of memory that are available, got an "
         f"estimate of {needed / 2**30:.1f} GB: try {advice}"

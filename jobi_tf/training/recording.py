@@ -19,6 +19,7 @@ from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.estimate import Memory
 from jobi_tf.training.run_folder import RunFolder
 
 SECONDS_PER_MINUTE = 60
@@ -167,7 +168,7 @@ class Training:
         done: epochs done before.
         first_step: steps of the first epoch that were done before.
         best: the callback that keeps the best epoch.
-        memory: estimated memory of the training, in bytes.
+        memory: estimated memory of the training.
     """
 
     folder: RunFolder
@@ -180,7 +181,7 @@ class Training:
     done: int
     first_step: int
     best: KeepBest
-    memory: int
+    memory: Memory
 
 
 Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]

@@ -20,7 +20,7 @@ from jobi_tf.training.assembly import (
 from jobi_tf.training.callbacks import StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.devices import strategy_for
-from jobi_tf.training.estimate import check_memory, estimated_memory
+from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import AUTO, with_recipe
 from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, save_bare_model
@@ -106,7 +106,7 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
     folder = new_run_folder(config, graph)
     strategy = strategy_for(config.devices, config.logical_devices)
     config = completed(config, graph, strategy.num_replicas_in_sync)
-    check_memory(estimated_memory(config, graph), config)
+    check_memory(memory(config, graph).total, config)
     with strategy.scope():
         model = build_model(config, graph)
         if config.warm_start:
@@ -173,9 +173,8 @@ def _fit(
     done, first_step = state["epoch"], state["step"]
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
     best = KeepBest(folder.model, f"val_{config.monitor}", config.patience, rows)
-    memory = estimated_memory(config, graph)
     training = Training(
-        folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, memory
+        folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, memory(config, graph)
     )
     ranking = None
     if config.eval_every:

@@ -77,3 +77,15 @@ def test_errors_go_through(tmp_path):
     with pytest.raises(DataError, match="train"):
         run("check", str(tmp_path))
     assert set(DATASETS) < set(run("list").split())
+
+
+def test_prepare_writes_shards(tmp_path):
+    folder = write_folder(tmp_path / "facts")
+    shards = str(tmp_path / "shards")
+    run("prepare", str(folder), "--shards", "2", "--out", shards)
+    assert len([*(tmp_path / "shards").glob("train-*")]) == 1  # there is but one block
+    counts = [json.loads(run("stats", path, "--json"))["triples"] for path in (str(folder), shards)]
+    assert counts[0] == counts[1]
+    for arguments in (("--shards", "2"), ("--out", shards), ("--shards", "2", "--out", shards)):
+        with pytest.raises(UsageError):
+            run("prepare", str(folder), *arguments)

@@ -65,7 +65,7 @@ def test_the_losses_of_both_heads_fall(model, loss):
         SIDES | {"reciprocal": True, "relation_prediction": 0.5, "n3": 0.01, "entity_dropout": 0.1},
         SIDES | {"loss": "margin"},
         SHARED | {"reciprocal": True, "relation_prediction": 0.5, "n3": 0.01, "entity_dropout": 0.1},
-        SHARED | {"loss": "logistic", "model": "tucker"},
+        SHARED | {"loss": "logistic", "model": "tucker", "optimizer": "row-adagrad"},
     ],
 )
 def test_with_each_option_the_loss_falls(settings):
@@ -80,7 +80,7 @@ def test_with_each_option_the_loss_falls(settings):
         FULL | {"reciprocal": True, "entity_dropout": 0.2, "n3": 0.1, "schedule": "cosine", "model": "tucker"},
         {"relation_dropout": 0.2, "optimizer": "adagrad", "l2": 0.1, "schedule": "exponential", "model": "rotate"},
         {"loss": "logistic", "adversarial_temperature": 1.0, "label_smoothing": 0.1, "relation_prediction": 0.5},
-        SIDES | {"reciprocal": True, "filter_negatives": True},
+        SIDES | {"reciprocal": True, "filter_negatives": True, "optimizer": "row-adagrad"},
         SHARED | {"reciprocal": True, "filter_negatives": True, "optimizer": "adagrad"},
     ],
 )
@@ -149,7 +149,7 @@ def test_defaults_that_hang_on_others():
     assert [default("margin", loss=x) for x in ("softmax", "full-softmax", "margin", "logistic")] == [None, None, 1, 0]
     assert default("margin", loss="logistic", model="rotate") == 6
     assert default("margin", loss="logistic", model="rotate", margin=0.0) == 0
-    assert default("learning_rate", optimizer="adagrad") == 0.1
+    assert default("learning_rate", optimizer="adagrad") == default("learning_rate", optimizer="row-adagrad") == 0.1
     assert default("batch_size", **FULL) == 50
     config = completed(TrainConfig.create({"dataset": "x", "loss": "margin"}), GRAPH)
     assert completed(config, GRAPH) == config

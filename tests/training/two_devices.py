@@ -63,6 +63,8 @@ try:
 except UsageError as error:
     refused = str(error)
 
+rows_only = {"optimizer": "row-adagrad"}
+by_row = [train(f"by-row-{devices}", devices=devices, **rows_only)[0] for devices in ("0", "0,1")]
 try:
     train("odd", batch_size=15, negatives_mode="shared", chunk=5)
     refused_chunks = ""
@@ -86,6 +88,7 @@ print(
             "moved": float(abs(one.model.entities.table.numpy() - alone.entities.table.numpy()).max()),
             "rows": [[{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in rows]
                      for rows in (one_rows, both_rows)],
+            "by_row": gap(*by_row),
             "refused": refused,
             "refused_chunks": refused_chunks,
             "odd": (folder / "odd").exists(),

@@ -1,0 +1,101 @@
+"""`jobi-tf plan`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+import cloup
+
+from jobi_tf.console import print_json, print_table
+from jobi_tf.errors import UsageError
+from jobi_tf.training.config import TrainConfig
+
+from ..options import COUNT, Command, given, json_option, settings_options
+from ..start import keep_memory, start_tensorflow
+
+if TYPE_CHECKING:
+    from jobi_tf.training.plan import Plan
+
+_MODEL = ("dataset", "model", "dim", "joint", "reciprocal")
+_SETTINGS = (*_MODEL, "negatives", "negatives_mode", "chunk", "optimizer", "batch_size", "eval_every")
+
+
+@cloup.command(cls=Command)
+@cloup.option("--entities", type=COUNT, help="Number of entities, without --dataset.")
+@cloup.option("--relations", type=COUNT, help="Number of relations, without --dataset.")
+@cloup.option("--triples", type=COUNT, help="Number of training triples, without --dataset.")
+@cloup.option("--devices", type=COUNT, default=1, help="Number of devices that train.")
+@cloup.option(
+    "--memory", type=click.FloatRange(0, min_open=True), metavar="GB", help="Memory of each  [default: free memory]"
+)
+@cloup.option("--calibrate/--no-calibrate", default=True, help="Time some steps on this machine.")
+@settings_options(*_SETTINGS)
+@json_option
+@click.pass_context
+def plan(
+    context: click.Context,
+    entities: int | None,
+    relations: int | None,
+    triples: int | None,
+    devices: int,
+    memory: float | None,
+    calibrate: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Estimate memory and time of a training before there is one, and choose its strategy.
+
+    \b
+      jobi-tf plan --dataset fb15k-237
+      jobi-tf plan --entities 1900000 --relations 3247 --triples 19300000 --dim 100 --memory 8
+    """
+    import psutil
+
+    settings, sizes = given(context), (entities, relations, triples)
+    known = settings.get("dataset") is not None
+    if known == all(sizes) or known == any(sizes):
+        raise UsageError("expected --dataset, or --entities, --relations and --triples")
+    config = TrainConfig.create({"dataset": "plan"} | settings)
+    keep_memory()
+    start_tensorflow()
+    from jobi_tf.training.plan import graph_of_size
+    from jobi_tf.training.plan import plan as make_plan
+
+    graph = config.load_graph() if known else graph_of_size(*(size or 0 for size in sizes))
+    available = psutil.virtual_memory().available if memory is None else round(memory * 2**30)
+    result = make_plan(config, graph, devices, available, calibrate)
+    if as_json:
+        numbers = asdict(result) | {"epoch_seconds": result.epoch_seconds}
+        numbers["settings"] = {name: getattr(result.settings, name) for name in (*_SETTINGS[1:], "learning_rate")}
+        numbers["memory"]["total"] = result.memory.total
+        print_json(numbers, indent=2)
+    else:
+        _print_plan(result)
+
+
+def _print_plan(result: "Plan") -> None:
+    rows = [(part, f"{size / 2**30:.2f}") for part, size in asdict(result.memory).items()]
+    print_table(("memory of a device", "GB"), [*rows, ("peak", f"{result.memory.total / 2**30:.2f}")])
+    click.echo()
+    step, config = result.step, result.settings
+    rows = [
+        ("triples of a batch, over all devices", f"{config.batch_size:,}"),
+        ("rows that a device updates", f"{step.rows:,}"),
+        ("bytes that it moves, at least", f"{step.bytes / 1e6:,.0f} MB"),
+        ("operations, at least", f"{step.operations / 1e9:.2f} G"),
+        ("gradients, if it sends them", f"{step.sent / 1e6:,.0f} MB"),
+    ]
+    if result.step_seconds is not None:
+        rows.append(("time on a device like this one", f"{1e3 * result.step_seconds:,.0f} ms"))
+    print_table(("step", ""), rows)
+    if result.epoch_seconds is not None:
+        click.echo(f"\nepoch    {result.steps:,} steps, about {_duration(result.epoch_seconds)}")
+    click.echo(f"strategy {result.strategy}, --optimizer {config.optimizer}")
+    click.echo(f"         {' '.join(result.advice)}")
+
+
+def _duration(seconds: float) -> str:
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min")):
+        if seconds < limit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds / 3600:.1f} h"

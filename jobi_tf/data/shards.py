@@ -1,0 +1,138 @@
+"""Training triples in files of fixed records, for graphs whose triples do not fit into memory."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RECORD = 12  # bytes of a triple: head, relation and tail, int32, little-endian
+BLOCK = 1024  # triples that are read together
+WINDOW = 1024  # blocks whose triples are shuffled with each other
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Triples in files, int32 [N, 3], as the training split of a `Graph`.
+
+    What needs an array, such as `np.asarray` or an index, reads all triples into memory; `blocks` and
+    `jobi_tf.training_batches` do not.
+
+    Args:
+        folder: where the files are, on a local disk or in a file system of TensorFlow, such as `gs://` or `s3://`.
+        files: their names.
+        counts: number of triples of each; all but the last are multiples of `block`.
+        block: triples that are read together.
+        window: blocks whose triples are shuffled with each other.
+    """
+
+    folder: str
+    files: Sequence[str]
+    counts: Sequence[int]
+    block: int = BLOCK
+    window: int = WINDOW
+
+    dtype = np.dtype(np.int32)
+
+    def __len__(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of triples, and 3."""
+        return len(self), 3
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.concatenate([*self.blocks()]).astype(dtype or self.dtype, copy=False)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.asarray(self)[index]
+
+    def astype(self, dtype: Any) -> np.ndarray:
+        """Returns all triples in memory, as `numpy.ndarray.astype` does."""
+        return np.asarray(self, dtype)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the files."""
+        return [f"{self.folder}/{file}" for file in self.files]
+
+    def blocks(self, size: int = 2**20) -> Iterator[np.ndarray]:
+        """Returns the triples in the order of the files, a few at a time: int32 [up to `size`, 3]."""
+        for path in self.paths:
+            with _open(path) as file:
+                while data := file.read(size * RECORD):
+                    yield np.frombuffer(data, "<i4").reshape(-1, 3).astype(np.int32, copy=False)
+
+
+def _open(path: str) -> Any:
+    if "://" not in path:
+        return open(path, "rb")
+    import tensorflow as tf  # takes seconds
+
+    return tf.io.gfile.GFile(path, "rb")
+
+
+def blocks(triples: np.ndarray | Shards, size: int = 2**20) -> Iterator[np.ndarray]:
+    """Returns triples a few at a time, int32 [up to `size`, 3], from memory or from files; at least one part."""
+    if isinstance(triples, Shards):
+        return triples.blocks(size)
+    return (triples[start : start + size] for start in range(0, max(1, len(triples)), size))
+
+
+class ShardWriter:
+    """Writes triples that come a few at a time: block by block to each of the files in turn.
+
+    Use it as a context manager; `shards` has what was written.
+
+    Args:
+        folder: where to write.
+        files: largest number of files.
+        block: triples of a block.
+        window: blocks of a window.
+    """
+
+    def __init__(self, folder: Path, files: int, block: int = BLOCK, window: int = WINDOW):
+        self._folder, self._block, self._window = folder, block, window
+        self._names = [f"train-{i:05d}-of-{files:05d}" for i in range(files)]
+        self._counts = [0] * files
+        self._rest = np.empty((0, 3), np.int32)
+        self._next = 0
+        self._random = np.random.default_rng(0)
+
+    def __enter__(self) -> "ShardWriter":
+        with ExitStack() as stack:
+            self._files = [stack.enter_context((self._folder / name).open("wb")) for name in self._names]
+            self._close = stack.pop_all().close
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is None and len(self._rest):
+            self._write(self._rest)
+        self._close()
+        for name, count in zip(self._names, self._counts, strict=True):
+            if not count:
+                (self._folder / name).unlink()
+
+    def write(self, triples: np.ndarray) -> None:
+        """Writes triples, int32 [N, 3], shuffled with each other: neighbours in a sorted file share their head."""
+        triples = np.concatenate([self._rest, self._random.permutation(triples)])
+        end = len(triples) - len(triples) % self._block
+        for start in range(0, end, self._block):
+            self._write(triples[start : start + self._block])
+        self._rest = triples[end:]
+
+    def _write(self, block: np.ndarray) -> None:
+        self._files[self._next].write(np.ascontiguousarray(block, "<i4").data)
+        self._counts[self._next] += len(block)
+        self._next = (self._next + 1) % len(self._files)
+
+    @property
+    def shards(self) -> Shards:
+        """The files, of which the last one alone may have a block that is not full; call it after the end."""
+        files = [*zip(self._names, self._counts, strict=True)]
+        files = [file for file in (*files[self._next :], *files[: self._next]) if file[1]]
+        names, counts = zip(*files, strict=True)
+        return Shards(str(self._folder), names, counts, self._block, self._window)

@@ -1,0 +1,97 @@
+"""Graphs whose training triples are in shards: written in bounded memory, opened from a disk or a bucket."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import Occurrences
+from jobi_tf.data.shards import ShardWriter, blocks
+from jobi_tf.datasets import cache, reading
+from jobi_tf.datasets.catalogue import NAMES
+from jobi_tf.datasets.writing import require_new
+from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.files import new_folder
+
+
+def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) -> Graph:
+    """Writes a graph whose training triples are in files of fixed records, which `load_graph(folder)` opens.
+
+    Of a folder of text, the training triples are read a few at a time: memory holds the names, the distinct pairs of
+    a relation and an entity, and the other two splits. Other data sets are prepared in memory first.
+
+    Args:
+        dataset: as for `load_graph`.
+        folder: what to write; it appears complete or not at all.
+        files: largest number of files.
+        **options: as for `load_graph`.
+
+    Raises:
+        UsageError: the folder exists, or triples have weights.
+        DataError: the data cannot be used.
+    """
+    from jobi_tf.datasets.loading import prepare  # which opens what is written here
+
+    require_new(folder)
+    if options.get("weights") is not None:
+        raise UsageError(f"expected triples without weights for shards, got weights={options['weights']!r}")
+    path = Path(dataset).expanduser()
+    in_parts = path.is_dir() and str(dataset) not in NAMES and not (path / "graph.json").exists()
+    if in_parts and options.get("split") is not None:
+        raise UsageError(f"{path} is a folder, which has its splits already; option 'split' is for one file")
+    with new_folder(folder) as beside:
+        with ShardWriter(beside, files) as writer:
+            if in_parts:
+                reader = reading.TripleReader(reading.Columns(options.get("columns"), header=options.get("header")))
+                paths = reading.find_splits(path)
+                splits = {
+                    name: reader.read_file(file, writer.write if name == "train" else None)
+                    for name, file in paths.items()
+                }
+                graph = reader.graph(path.absolute().name, splits)
+            else:
+                graph = prepare(dataset, **options).graph
+                for part in blocks(graph.train):
+                    writer.write(part)
+        shards = writer.shards
+        seen = Occurrences.from_blocks(shards.blocks(), graph.num_entities, graph.num_relations).seen
+        # Blocks are dealt out to files, so that rows are no longer those of the source.
+        sources = {name: source for name, source in graph.sources.items() if name != "train"}
+        replace(
+            graph,
+            splits={**graph.splits, "train": shards},
+            sources=sources,
+            seen=(seen.offsets, seen.entities),
+        ).write(beside)
+    return Graph.open(folder)
+
+
+def open_remote(url: str) -> Graph:
+    """Opens a graph that `write_shards` wrote and that was copied to a file system of TensorFlow.
+
+    All but the shards is copied to the cache.
+
+    Args:
+        url: the folder, such as `gs://bucket/graph`.
+
+    Raises:
+        JobiError: it cannot be read.
+    """
+    import tensorflow as tf  # takes seconds
+
+    folder = cache.graph_folder("remote-" + hashlib.sha256(url.encode()).hexdigest()[:16])
+    try:
+        meta = json.loads(tf.io.gfile.GFile(f"{url}/graph.json").read())
+        if folder.exists() and Graph.open(folder).fingerprint == meta["fingerprint"]:
+            return Graph.open(folder)
+        cache.make_folder(folder.parent)
+        with new_folder(folder) as beside:
+            for name in set(tf.io.gfile.listdir(url)) - set(meta["shards"]["files"]):
+                tf.io.gfile.copy(f"{url}/{name}", str(beside / name))
+            meta["shards"]["folder"] = url
+            (beside / "graph.json").write_text(json.dumps(meta), encoding="utf-8")
+    except tf.errors.OpError as error:
+        raise JobiError(f"{url}: expected a graph in shards: {error.message}") from None
+    return Graph.open(folder)

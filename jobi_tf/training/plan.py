@@ -1,0 +1,165 @@
+"""What a training of some size takes on some devices, and which strategy and settings suit it."""
+
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import keras
+import numpy as np
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.vocabulary import Vocabulary
+from jobi_tf.errors import UsageError
+from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, steps_per_execution
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.estimate import RUNTIME, Memory, Step, memory, step
+
+# Bytes of the tables, with the optimizer's, that steps are timed on: more than caches hold, and soon initialised.
+LARGEST_TABLES = 2**30
+LARGEST_SAMPLE = 500_000  # triples
+CALIBRATION_SECONDS = 3.0
+UNSETTLED, FEWEST = 10, 5  # executions: the first ones are traced and compiled; those that are timed at least
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training takes, and how to run it.
+
+    Args:
+        settings: the settings that the estimates are for, as `completed` with those that `advice` changes.
+        memory: bytes on each device.
+        step: a step of one device, with its share of the batch.
+        steps: steps of an epoch.
+        step_seconds: seconds of a step, and `epoch_seconds` of an epoch, on devices like the one of this machine.
+            Ranking, checkpoints, logs and the exchange of gradients are not in it. None if it was not measured.
+        strategy: `one`, `mirrored` or `parameter-server`.
+        advice: sentences on the choice.
+    """
+
+    settings: TrainConfig
+    memory: Memory
+    step: Step
+    steps: int
+    step_seconds: float | None
+    strategy: str
+    advice: list[str]
+
+    @property
+    def epoch_seconds(self) -> float | None:
+        """Seconds of an epoch, or None."""
+        return None if self.step_seconds is None else self.steps * self.step_seconds
+
+
+def graph_of_size(entities: int, relations: int, triples: int) -> Graph:
+    """Returns a graph that has sizes only: all of its training triples are (0, 0, 0), and take no memory."""
+    rows = np.broadcast_to(np.zeros(3, np.int32), (triples, 3))
+    return _graph(entities, relations, rows)
+
+
+def _graph(entities: int, relations: int, train: np.ndarray) -> Graph:
+    names = Vocabulary(range(entities), "entity"), Vocabulary(range(relations), "relation")  # type: ignore[arg-type]
+    return Graph("plan", *names, {"train": train, "valid": train[:0], "test": train[:0]})
+
+
+def plan(config: TrainConfig, graph: Graph, devices: int, available: int, calibrate: bool = True) -> Plan:
+    """Chooses a strategy, and estimates what the training takes.
+
+    Args:
+        config: the settings.
+        graph: a graph, or one of `graph_of_size`.
+        devices: number of devices, each with a copy of the tables.
+        available: bytes of memory of each device.
+        calibrate: whether steps are timed on this machine, which takes some seconds.
+
+    Raises:
+        UsageError: the settings contradict each other, or take all entities as candidates.
+    """
+    if config.loss == "full-softmax":
+        raise UsageError("expected a loss with sampled negatives for a plan, got full-softmax")
+    whole = completed(config, graph, devices)
+    share = _share(whole, devices)
+    strategy, changes, advice = _choose(share, graph, devices, available)
+    if changes:
+        whole = completed(config.replace(**changes, learning_rate=None), graph, devices)
+        share = _share(whole, devices)
+    seconds = step_seconds(share, graph) if calibrate else None
+    needed, done = memory(share, graph), step(share, graph)
+    return Plan(whole, needed, done, epoch(whole, graph).steps, seconds, strategy, advice)
+
+
+def _share(config: TrainConfig, devices: int) -> TrainConfig:
+    return config.replace(batch_size=(config.batch_size or 0) // devices)
+
+
+def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> tuple[str, dict[str, Any], list[str]]:
+    """Returns the strategy, settings to change for it, and why."""
+    strategy, gigabytes = "mirrored" if devices > 1 else "one", f"{available / 2**30:.1f} GB"
+    where = f"each of {devices} devices" if devices > 1 else "one device"
+    needed = memory(config, graph)
+    if needed.total <= available:
+        return strategy, {}, [f"{config.optimizer} fits into the {gigabytes} of {where}."]
+    advice = [f"{config.optimizer} takes {needed.total / 2**30:.1f} GB, more than the {gigabytes} of {where}."]
+    if config.optimizer != "row-adagrad":
+        smaller = memory(config.replace(optimizer="row-adagrad"), graph).total
+        advice.append(f"row-adagrad takes {smaller / 2**30:.1f} GB.")
+        if smaller <= available:
+            return strategy, {"optimizer": "row-adagrad"}, advice
+    tables, room = needed.embeddings + needed.optimizer, available - RUNTIME
+    if room <= 0:
+        raise UsageError(f"expected more memory than the {RUNTIME / 2**30:.1f} GB of TensorFlow, got {gigabytes}")
+    advice.append(f"The tables fit into the memory of {-(-tables // room)} parameter servers or more.")
+    return "parameter-server", {}, advice
+
+
+def step_seconds(config: TrainConfig, graph: Graph) -> float:
+    """Times steps of random triples on this machine, with as many entities as `LARGEST_TABLES` has room for.
+
+    The time is scaled by the bytes that a step moves with all entities, of which more are distinct.
+
+    Args:
+        config: `completed` settings, with the batch of one device.
+        graph: a graph, of which only the sizes matter.
+    """
+    needed = memory(config, graph)
+    share = min(1.0, LARGEST_TABLES / (needed.embeddings + needed.optimizer))
+    entities = max(1, round(graph.num_entities * share))
+    random = np.random.default_rng(config.seed)
+    triples = min(len(graph.train), max(config.batch_size or 0, LARGEST_SAMPLE))
+    columns = (random.integers(0, size, triples) for size in (entities, graph.num_relations, entities))
+    small = _graph(entities, graph.num_relations, np.stack([*columns], 1).astype(np.int32))
+    model = build_model(config, small)
+    steps, timer = epoch(config, graph).steps, _Timer()
+    model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, 1)
+    model.fit(
+        build_batches(config, small),
+        epochs=10**6,
+        steps_per_epoch=max(steps, 2 * UNSETTLED),  # the stream is endless
+        callbacks=[timer],
+        verbose=0,
+        shuffle=False,
+    )
+    return timer.median() * step(config, graph).bytes / step(config, small).bytes
+
+
+class _Timer(keras.callbacks.Callback):
+    """Keeps when executions of steps end, and ends the training after `CALIBRATION_SECONDS`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends: list[tuple[int, float]] = []  # last step of an execution in its epoch, time
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._ends.append((batch, time.perf_counter()))
+        settled = self._ends[UNSETTLED:]
+        if len(settled) > FEWEST:
+            self.model.stop_training = settled[-1][1] - settled[0][1] > CALIBRATION_SECONDS
+
+    def median(self) -> float:
+        """Returns the seconds of a step; the time between two epochs is left out."""
+        gaps = [
+            (after - before) / (last - first)
+            for (first, before), (last, after) in pairwise(self._ends[UNSETTLED:])
+            if last > first
+        ]
+        return float(np.median(gaps))

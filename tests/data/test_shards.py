@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import jobi_tf
+from jobi_tf.data.batches import training_batches
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import KnownAnswers, Occurrences
+from jobi_tf.data.shards import Shards, ShardWriter, blocks
+from jobi_tf.datasets import reading
+from jobi_tf.datasets.sharding import write_shards
+from jobi_tf.datasets.writing import write_text
+from jobi_tf.errors import JobiError, UsageError
+from tests.graphs import named_graph, random_graph
+
+TRIPLES = np.arange(3 * 203, dtype=np.int32).reshape(-1, 3)
+
+
+def written(folder, triples=TRIPLES, files=3, block=8, window=4):
+    with ShardWriter(folder, files, block, window) as writer:
+        for part in np.array_split(triples, 7):
+            writer.write(part)
+    return writer.shards
+
+
+def with_shards(shards):
+    return named_graph({"train": shards, "valid": TRIPLES[:1], "test": TRIPLES[:1]}, TRIPLES.size, TRIPLES.size)
+
+
+def streamed(graph, count, first_step=0, seed=0):
+    batches = training_batches(graph, 20, negatives=2, seed=seed, first_step=first_step)
+    return [inputs["triples"].numpy() for inputs, _ in batches.take(count)]
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """A graph with 203 training triples that are all different, in 26 blocks, the last one of 3 triples."""
+    return with_shards(written(tmp_path))
+
+
+@pytest.mark.parametrize("files", [1, 3, 40])
+@pytest.mark.parametrize("count", [5, 8, 203])
+def test_what_is_written_is_read(tmp_path, files, count):
+    shards = written(tmp_path, TRIPLES[:count], files)
+    assert len(shards) == count
+    assert len(shards.files) == min(files, -(-count // 8))
+    assert all(x % 8 == 0 for x in shards.counts[:-1])
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 12 * count
+    np.testing.assert_array_equal(np.sort(shards[:], 0), TRIPLES[:count])
+    np.testing.assert_array_equal(np.concatenate([*blocks(shards, 3)]), shards)
+
+
+def test_an_epoch_has_every_triple_once_but_those_that_fill_no_batch(graph):
+    steps = 203 // 20
+    first, second = (np.concatenate(streamed(graph, steps, i * steps)) for i in range(2))
+    for epoch in (first, second):
+        assert len(np.unique(epoch[:, 0])) == steps * 20
+    assert (first != second).any(1).mean() > 0.9
+    left_out = [set(TRIPLES[:, 0]) - set(epoch[:, 0]) for epoch in (first, second)]
+    assert left_out[0] != left_out[1]
+    rows = graph.train[:, 0].tolist()
+    block = np.array([rows.index(head) // 8 for head in first[:32, 0]])  # of the triples of a window
+    assert len(np.unique(block)) == 4
+    assert (np.diff(block) != 0).sum() > 8
+
+
+def test_the_stream_goes_on_at_any_step(graph):
+    whole = streamed(graph, 25)
+    for step in (1, 3, 9, 10, 17):
+        np.testing.assert_array_equal(streamed(graph, 25 - step, step), whole[step:])
+    assert (np.concatenate(streamed(graph, 25, seed=1)) != np.concatenate(whole)).any(1).mean() > 0.9
+
+
+@pytest.mark.parametrize("count", [5, 8, 30, 33])
+def test_a_graph_of_few_blocks(tmp_path, count):
+    shards = written(tmp_path, TRIPLES[:count], 2)
+    graph = with_shards(shards)
+    (batch,) = [inputs["triples"].numpy() for inputs, _ in training_batches(graph, count, negatives=2).take(1)]
+    np.testing.assert_array_equal(np.sort(batch, 0), TRIPLES[:count])
+
+
+@pytest.mark.parametrize("in_text", [True, False])
+def test_a_graph_in_shards_is_the_same_graph(tmp_path, monkeypatch, in_text):
+    monkeypatch.setattr(reading, "_PART", 16)
+    graph = random_graph()
+    write_text(graph, tmp_path / "text")
+    source = tmp_path / "text"
+    expected = jobi_tf.load_graph(source)
+    if not in_text:
+        expected.save(tmp_path / "prepared")
+        source = tmp_path / "prepared"
+    found = write_shards(source, tmp_path / "shards", 4)
+    assert isinstance(found.train, Shards)
+    found = jobi_tf.load_graph(tmp_path / "shards")
+    assert found.entities.names == expected.entities.names
+    assert sorted(found.train[:].tolist()) == sorted(expected.train.tolist())
+    for name in ("valid", "test"):
+        np.testing.assert_array_equal(found.split(name), expected.split(name))
+    np.testing.assert_array_equal(found.seen_in_training, expected.seen_in_training)
+    for a, b in ((found, expected),):
+        np.testing.assert_array_equal(Occurrences.of_graph(a).keys(), Occurrences.of_graph(b).keys())
+        known = [KnownAnswers.of_graph(x, ("train", "valid"), x.valid) for x in (a, b)]
+        np.testing.assert_array_equal(known[0].keys, known[1].keys)
+        np.testing.assert_array_equal(known[0].answers.entities, known[1].answers.entities)
+    found.save(tmp_path / "copy")
+    assert Graph.open(tmp_path / "copy").fingerprint == found.fingerprint
+    assert not [*(tmp_path / "copy").glob("train-*")]
+    assert Graph.open(tmp_path / "copy").train[:].tolist() == found.train[:].tolist()
+    with pytest.raises(UsageError):
+        write_shards(source, tmp_path / "shards", 4)
+
+
+def test_a_run_on_shards_resumes(tmp_path):
+    random_graph(train=180).save(tmp_path / "prepared")
+    write_shards(tmp_path / "prepared", tmp_path / "shards", 4)
+    options = {"dim": 4, "batch_size": 20, "negatives": 4, "eval_every": 1, "tensorboard": "none", "callbacks": ()}
+    options |= {"dataset": tmp_path / "shards", "negatives_mode": "shared-by-side"}
+    whole = jobi_tf.train(**options, epochs=2, run_dir=tmp_path / "whole")
+    jobi_tf.train(**options, epochs=1, run_dir=tmp_path / "broken")
+    resumed = jobi_tf.resume(tmp_path / "broken", epochs=2, callbacks=())
+    for a, b in zip(whole.model.weights, resumed.model.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert jobi_tf.evaluate(whole.model, whole.graph).metrics()["mrr"] > 0
+
+
+def test_a_graph_of_another_file_system(tmp_path):
+    random_graph().save(tmp_path / "prepared")
+    local = write_shards(tmp_path / "prepared", tmp_path / "shards", 3)
+    for file in (tmp_path / "shards").iterdir():
+        tf.io.gfile.copy(str(file), f"ram://bucket/graph/{file.name}")
+    for _ in range(2):
+        remote = jobi_tf.load_graph("ram://bucket/graph")
+        assert remote.fingerprint == local.fingerprint
+        assert remote.train.paths[0].startswith("ram://bucket/graph/train-")
+        np.testing.assert_array_equal(streamed(remote, 3), streamed(local, 3))
+    with pytest.raises(JobiError, match="ram://nothing"):
+        jobi_tf.load_graph("ram://nothing")

@@ -1,0 +1,69 @@
+import json
+
+import numpy as np
+import pytest
+
+from jobi_tf.errors import UsageError
+from jobi_tf.training.assembly import build_model, completed
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.estimate import memory, step
+from jobi_tf.training.plan import graph_of_size, plan
+from tests.graphs import random_graph
+
+SIZES = 1_900_000, 3_247, 19_300_000
+
+
+def planned(available, devices=1, **settings):
+    config = TrainConfig.create({"dataset": "plan", "dim": 100, **settings})
+    return plan(config, graph_of_size(*SIZES), devices, available, calibrate=False)
+
+
+@pytest.mark.parametrize("name", ["adam", "adagrad", "row-adagrad"])
+@pytest.mark.parametrize("model", ["complex", "transe", "rescal", "tucker"])
+def test_the_tables_take_what_the_model_and_its_optimizer_have(name, model):
+    graph = random_graph(train=180)
+    config = completed(TrainConfig.create({"dataset": "x", "dim": 6, "optimizer": name, "model": model}), graph)
+    made = build_model(config, graph)
+    kept = sum(np.prod(x.shape) for x in made.optimizer.variables[2:])
+    estimated = memory(config, graph)
+    assert estimated.embeddings == 4 * made.count_params()
+    # The core of TuckER has a number for each of its rows; its estimate is one for all of them.
+    assert estimated.optimizer == pytest.approx(4 * kept, abs=4 * 2 * 6)
+
+
+def test_a_step_touches_the_distinct_rows_of_a_batch():
+    config = planned(2**40).settings
+    touched = {size: step(config, graph_of_size(size, 237, 272_115)).rows for size in (100, 14_541, 1_900_000)}
+    random = np.random.default_rng(0)
+    for size, rows in touched.items():
+        drawn = len(np.unique(random.integers(0, size, 52_000)))
+        assert rows == pytest.approx(drawn, rel=0.01)
+
+
+def test_the_strategy_follows_from_the_memory():
+    enough, less, little = planned(16 * 2**30), planned(5 * 2**30), planned(2**30)
+    assert (enough.strategy, enough.settings.optimizer) == ("one", "adam")
+    assert (less.strategy, less.settings.optimizer) == ("one", "row-adagrad")
+    assert less.memory.total <= 5 * 2**30 < enough.memory.total
+    assert (less.settings.learning_rate, enough.settings.learning_rate) == (0.1, 0.0008)
+    assert little.strategy == "parameter-server"
+    four = planned(16 * 2**30, devices=4)
+    assert (four.strategy, four.settings.batch_size, four.steps) == ("mirrored", 1000, enough.steps)
+    assert four.step.rows < enough.step.rows
+    assert enough.epoch_seconds is None
+
+
+def test_a_plan_with_full_softmax_is_refused():
+    with pytest.raises(UsageError, match="full-softmax"):
+        planned(2**40, loss="full-softmax")
+
+
+def test_the_command(call):
+    printed = call("plan", "--dataset", "world", "--dim", "8", "--memory", "4", "--json").stdout
+    found = json.loads(printed)
+    assert found["step_seconds"] > 0
+    assert found["epoch_seconds"] == pytest.approx(found["steps"] * found["step_seconds"])
+    assert found["memory"]["total"] < 4 * 2**30
+    assert found["strategy"] == "one"
+    sizes = ("--entities", "100", "--relations", "5", "--triples", "5000")
+    assert "row-adagrad" in call("plan", *sizes, "--optimizer", "row-adagrad", "--no-calibrate").stdout
