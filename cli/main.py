@@ -22,6 +22,7 @@ from jobi_tf.errors import JobiError, UsageError
 
 COMMANDS = {
     "train": "Train a model, or resume a run.",
+    "launch": "Train by several processes on this machine.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
     "neighbors": "Find the entities that are most similar to one.",

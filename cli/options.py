@@ -157,7 +157,7 @@ SETTINGS = {
     "Optimizer": "optimizer learning_rate batch_size",
     "Schedule": "schedule epochs eval_every monitor patience",
     "Run": "run_dir seed checkpoint_every tensorboard profile",
-    "Machine": "devices logical_devices",
+    "Machine": "strategy devices logical_devices",
 }
 GROUPS = {title: cloup.OptionGroup(title) for title in SETTINGS}
 METAVARS = {
