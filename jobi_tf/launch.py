@@ -85,13 +85,13 @@ def _first_to_fail(processes: list[subprocess.Popen]) -> int | None:
         ended = [i for i, process in enumerate(processes) if process.poll() is not None]
         failed = [i for i in ended if processes[i].returncode]
         if failed:
-            if chief.poll() is None:
+            if chief.poll() is None and processes[failed[0]].returncode > 0:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     chief.wait(SECONDS_FOR_THE_CHIEF)
             return 0 if chief.returncode else failed[0]
         if len(ended) == len(processes):
             return None
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 @contextmanager

@@ -24,8 +24,14 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 def local_replicas(strategy: tf.distribute.Strategy) -> list[int]:
     """Returns the numbers of the replicas in this process, out of `strategy.num_replicas_in_sync`."""
-    numbers = strategy.run(lambda: tf.convert_to_tensor(tf.distribute.get_replica_context().replica_id_in_sync_group))
-    return [int(x) for x in strategy.experimental_local_results(numbers)]
+    numbers: list[int] = []
+
+    def note(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
+        numbers.append(context.replica_id_in_sync_group)
+        return tf.constant(0)
+
+    strategy.experimental_distribute_values_from_function(note)
+    return numbers
 
 
 def sum_over_workers(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Biased corruption of training triples, in TensorFlow graphs and with stateless seeds."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -76,7 +77,8 @@ def can_filter(num_entities: int, num_relations: int) -> bool:
     return num_entities**2 * num_relations <= 2**63
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """One of `count` equal parts of a batch, by its number `index`."""
 
     index: int

@@ -87,8 +87,8 @@ def test_two_workers_end_as_one_process_after_a_kill(umls, call, tmp_path):
     begin = ("-q", "--dataset", "umls", *OPTIONS, *MORE, "--run-dir", two)
     status, words = stop(two, 3, signal.SIGKILL, 1, *begin)
     assert status == 1
-    assert "worker 1" in words
-    assert len(words.splitlines()) == 1
+    assert "worker 1" in words.splitlines()[-1]
+    assert len(words.splitlines()) <= 2  # the chief may have noticed it too
     assert len(rows(two)) < EPOCHS
     launch("-q", "--resume", two)
     assert_equal(one, two)
@@ -116,7 +116,7 @@ def test_ten_kills(umls, call, tmp_path):
         epochs = len(rows(two)) + 1 + random.Random(kill).randrange(2)
         status, words = stop(two, epochs, signal.SIGKILL, kill % 2, "-q", *begin)
         assert (status, "Traceback" in words) == (1, False)
-        assert len(words.splitlines()) == 1
+        assert len(words.splitlines()) <= 2
     launch("-q", "--resume", two)
     assert len(rows(two)) == EPOCHS * 7
     for a, b in zip(rows(one), rows(two), strict=True):
