@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.compiled import on_gpu
+from jobi_tf.workers import copy_of_replica
 
 # Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
@@ -129,8 +130,8 @@ class LazyAdagrad(keras.optimizers.Adagrad):
 
 
 def _raw(variable: Any) -> tf.Variable:
-    """Returns the TensorFlow variable; under a strategy Keras hands over that of a device already."""
-    return variable.value if isinstance(variable, keras.Variable) else variable
+    """Returns the TensorFlow variable, under a strategy that of the device."""
+    return copy_of_replica(variable.value if isinstance(variable, keras.Variable) else variable)
 
 
 def _refuse_dense(options: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Several processes, the workers, that train one model under `tf.distribute.MultiWorkerMirroredStrategy`."""
+"""Strategies of `tf.distribute`: the copies of a variable, and several processes, the workers, that train one model."""
 
 import itertools
 from collections.abc import Callable
@@ -20,6 +20,19 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     resolver = strategy.cluster_resolver
     first = "chief" if "chief" in resolver.cluster_spec().jobs else "worker"
     return resolver.task_type == first and resolver.task_id == 0
+
+
+def copy_of_replica(variable: tf.Variable) -> tf.Variable:
+    """Returns the copy of a variable that belongs to the device where this code runs, in a replica of a strategy.
+
+    Gathering rows from the distributed variable itself would first read, and after an update copy, all of it
+    (TensorFlow 2.21). Outside a replica it returns the variable.
+    """
+    context = tf.distribute.get_replica_context()
+    if context is None:
+        return variable
+    copies = context.strategy.experimental_local_results(variable)
+    return copies[int(tf.get_static_value(context.replica_id_in_sync_group)) % len(copies)]
 
 
 def local_replicas(strategy: tf.distribute.Strategy) -> list[int]:
