@@ -22,6 +22,7 @@ from jobi_tf.errors import JobiError, UsageError
 
 COMMANDS = {
     "train": "Train a model, or resume a run.",
+    "launch": "Train by several processes on this machine.",
     "merge": "Merge runs into one that sums their scores.",
     "plan": "Estimate memory and time of a training.",
     "evaluate": "Rank a split and print MRR and Hits@k.",

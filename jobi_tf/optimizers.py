@@ -53,7 +53,7 @@ class LazyAdam(keras.optimizers.Adam):
         dtype = variable.dtype
         step = tf.cast(self.iterations + 1, dtype)
         index = self._get_variable_index(variable)
-        tables = [_raw(x) for x in (variable, self._momentums[index], self._velocities[index])]
+        tables = _raw(variable, self._momentums[index], self._velocities[index])
         settings = {
             "beta1_power": tf.cast(self.beta_1, dtype) ** step,
             "beta2_power": tf.cast(self.beta_2, dtype) ** step,
@@ -112,7 +112,7 @@ class LazyAdagrad(keras.optimizers.Adagrad):
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        table, accumulator = _raw(variable), _raw(self._accumulators[self._get_variable_index(variable)])
+        table, accumulator = _raw(variable, self._accumulators[self._get_variable_index(variable)])
         settings = {"lr": tf.cast(learning_rate, variable.dtype), "epsilon": tf.cast(self.epsilon, variable.dtype)}
         handles = {"var": table.handle, "accum": accumulator.handle}
         if not isinstance(gradient, tf.IndexedSlices):
@@ -170,7 +170,7 @@ class RowAdagrad(LazyAdagrad):
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        table, accumulator = _raw(variable), _raw(self._accumulators[self._get_variable_index(variable)])
+        table, accumulator = _raw(variable, self._accumulators[self._get_variable_index(variable)])
         rate, epsilon = tf.cast(learning_rate, variable.dtype), tf.cast(self.epsilon, variable.dtype)
         sparse = isinstance(gradient, tf.IndexedSlices)
         rows, gradients = sum_repeated(gradient, self.xla) if sparse else (None, gradient)
@@ -186,9 +186,15 @@ class RowAdagrad(LazyAdagrad):
             table.assign_sub(steps)
 
 
-def _raw(variable: Any) -> tf.Variable:
-    """Returns the TensorFlow variable; under a strategy Keras hands over that of a device already."""
-    return variable.value if isinstance(variable, keras.Variable) else variable
+def _raw(variable: Any, *slots: keras.Variable) -> list[tf.Variable]:
+    """Returns the TensorFlow variables of a variable and its slots; under a strategy, those of one device.
+
+    Keras hands over the variable of a device, but slots of all devices. To gather rows of such a slot, TensorFlow 2.21
+    would copy the whole table.
+    """
+    raw = variable.value if isinstance(variable, keras.Variable) else variable
+    copies = tf.distribute.get_strategy().experimental_local_results
+    return [raw, *(next(x for x in copies(slot.value) if x.device == raw.device) for slot in slots)]
 
 
 def _refuse_dense(options: dict[str, Any]) -> None:

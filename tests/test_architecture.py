@@ -11,13 +11,15 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {"jobi_tf": ROOT / "jobi_tf", "jobi_tf.cli": ROOT / "cli", "jobi_tf.serving": ROOT / "serving"}
 
 # What each room may import from the package, besides itself.
-BASE = {"compiled", "console", "errors", "files", "tables"}
+BASE = {"compiled", "console", "errors", "files", "tables", "workers"}
 BELOW: dict[str, set[str]] = {
     "compiled": set(),
     "console": set(),
     "errors": set(),
     "files": {"errors"},
     "tables": {"errors"},
+    "workers": set(),
+    "launch": {"errors"},
     "data": {"errors", "files", "tables"},
     "datasets": {"console", "errors", "files", "tables", "data"},
     "losses": {"errors", "compiled"},
@@ -31,7 +33,7 @@ BELOW["training"] = {*BELOW["evaluation"], "evaluation", "datasets"}
 BELOW["jobs"] = {*BELOW["training"], "training"}
 BELOW["tuning"] = BELOW["report"] = {*BELOW["jobs"], "jobs", "export"}
 BELOW["reproduce"] = {*BELOW["tuning"], "tuning", "report"}
-BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "export", "serving"}
+BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "export", "serving", "launch"}
 
 HEAVY = {"tensorflow", "keras", "numpy", "tensorboard", "tensorflow_datasets", "grpc"}
 

@@ -98,15 +98,18 @@ class _Display:
 
     def __init__(self, quiet: bool):
         self.quiet = quiet
+        self.silent = False  # one of several workers, of which another one, the chief, prints
         self.training: Training | None = None
         self.progress: Progress | None = None
 
     def begin(self, training: "Training") -> list["Progress"]:
         """Prints what is about to be trained, and returns the progress display."""
         from jobi_tf.training.progress import Progress
+        from jobi_tf.workers import is_chief
 
         self.training = training
-        if self.quiet:
+        self.silent = not is_chief(training.strategy)
+        if self.quiet or self.silent:
             return []
         for name, text in _describe(training):
             click.echo(f"{name:<9} {text}", err=True)
@@ -126,6 +129,8 @@ class _Display:
 
     def print_interrupted(self) -> None:
         """Prints how to resume."""
+        if self.silent:
+            return
         if self.training is None:
             click.echo("Interrupted before training began.", err=True)
         elif checkpoints := self.training.folder.checkpoints():
@@ -140,6 +145,8 @@ class _Display:
     def print_result(self) -> None:
         """Prints the best epoch on stdout, and the commands that may follow on stderr."""
         assert self.training is not None
+        if self.silent:
+            return
         folder, best_epoch, config = self.training.folder, self.training.best.best_epoch, self.training.config
         rows = {row["epoch"]: row for row in folder.read_metrics()}
         last, waited = max(rows), self.training.best.waited
@@ -170,7 +177,9 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     ranked = f"ranked every {config.eval_every}, patience {config.patience}" if config.eval_every else "never ranked"
     tables = training.strategy.experimental_local_results(model.entities.table.value)
     devices = [table.device.rpartition("device:")[2] for table in tables]
-    share = f", {(config.batch_size or 0) // len(devices):,} of a batch on each" if len(devices) > 1 else ""
+    replicas = training.strategy.num_replicas_in_sync
+    workers = f" in each of {replicas // len(devices)} workers" if replicas > len(devices) else ""
+    share = f", {(config.batch_size or 0) // replicas:,} of a batch on each" if replicas > 1 else ""
     done = f"; {training.done} done" if training.done else ""
     return [
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
@@ -180,7 +189,7 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
         ("training", f"batches of {config.batch_size:,}; {_negatives(config)}"),
         ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
         ("epochs", f"at most {config.epochs}, of {training.steps:,} steps; {ranked}{done}"),
-        ("devices", f"{', '.join(devices)}{share}"),
+        ("devices", f"{', '.join(devices)}{workers}{share}"),
         ("memory", _memory(training.memory)),
         ("run", str(training.folder.path)),
     ]

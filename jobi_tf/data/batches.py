@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data.negatives import WHOLE, NegativeSampler, Part
 from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences
 from jobi_tf.data.seeds import stream
 from jobi_tf.data.shards import RECORD, Shards
@@ -78,6 +78,7 @@ def training_batches(
     split: str = "train",
     first_step: int = 0,
     sampler: NegativeSampler | None = None,
+    part: Part = WHOLE,
 ) -> tf.data.Dataset:
     """Returns the endless stream of batches of triples with negatives, for `fit` and, of another split, for validation.
 
@@ -100,6 +101,7 @@ def training_batches(
         split: whose triples.
         first_step: number of batches to skip.
         sampler: draws the negatives, instead of one made of `negatives`, `p` and `filter_negatives`.
+        part: the part of each batch to return, such as `Part(0, 2)` for its first half, for one of several workers.
 
     Returns:
         A dataset of `(inputs, labels)`, with weights `(inputs, labels, weights)`. `inputs` are the fields of a form of
@@ -140,8 +142,9 @@ def training_batches(
         if shared:
             by_relation = tf.reshape(tf.argsort(chosen[:, 1], stable=True), [batch_size // chunk, chunk])
             chosen, ids = tf.gather(chosen, by_relation), None if ids is None else tf.gather(ids, by_relation)
+        chosen, ids = part.of(chosen), None if ids is None else part.of(ids)
         inputs = {"chunks" if shared else "triples": chosen}
-        drawn = sampler.draw(chosen, tf.random.fold_in(draws, step), shared, by_side)
+        drawn = sampler.draw(chosen, tf.random.fold_in(draws, step), shared, by_side, part)
         if by_side:
             inputs |= {"head_negatives": drawn.entities[..., 0, :], "tail_negatives": drawn.entities[..., 1, :]}
         else:
@@ -176,6 +179,7 @@ def query_batches(
     pair_entities: int | None = None,
     split: str = "train",
     first_step: int = 0,
+    part: Part = WHOLE,
 ) -> tf.data.Dataset:
     """Returns the endless stream of batches of queries, which are scored against all entities.
 
@@ -195,6 +199,7 @@ def query_batches(
             so that the loss is that of all entities in expectation. None: all of them, E, in each step.
         split: whose triples.
         first_step: number of batches to skip.
+        part: the part of each batch to return, such as `Part(0, 2)` for its first half, for one of several workers.
 
     Returns:
         A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, heads
@@ -222,7 +227,7 @@ def query_batches(
 
     def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         # Queries are numbered by side first: sorted, heads come before tails.
-        ids = tf.sort(_shuffled(step, batch_size, count, order))
+        ids = part.of(tf.sort(_shuffled(step, batch_size, count, order)))
         rows, answers = tf.gather(queries, ids), listed(ids)
         inputs = {name: rows[:, i] for i, name in enumerate(("anchors", "relations", "sides"))}
         inputs["answers"] = answers.to_tensor(-1)
@@ -235,7 +240,7 @@ def query_batches(
                 chosen = tf.cast(_shuffled(step, size, entities, turns), tf.int32)
                 pairs = tf.gather(pairs, chosen, axis=1)
                 # A row for each query, since with several devices a batch is divided by rows.
-                inputs["pair_entities"] = tf.broadcast_to(chosen, [batch_size, size])
+                inputs["pair_entities"] = tf.broadcast_to(chosen, [batch_size // part.count, size])
             labels["pair"] = tf.gather(pairs, place)
         return inputs, labels, dict.fromkeys(labels, inputs["weights"])
 

@@ -1,5 +1,6 @@
 """Biased corruption of training triples, in TensorFlow graphs and with stateless seeds."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -67,9 +68,31 @@ def _hash(keys: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.bitwise_and(highest, LARGEST_BITMAP - 1)
 
 
+def _random_bits(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    return tf.random.stateless_uniform(shape, seed, None, None, tf.int64)
+
+
 def can_filter(num_entities: int, num_relations: int) -> bool:
     """Returns whether the keys of all possible triples fit 64 bits, so that known ones can be found among negatives."""
     return num_entities**2 * num_relations <= 2**63
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of `count` equal parts of a batch, by its number `index`."""
+
+    index: int
+    count: int
+
+    def of(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns the rows of this part: [B, ...] → [B / count, ...]."""
+        if self.count == 1:
+            return rows
+        size = (rows.shape[0] or tf.shape(rows)[0]) // self.count
+        return rows[self.index * size : (self.index + 1) * size]
+
+
+WHOLE = Part(0, 1)
 
 
 class Negatives(NamedTuple):
@@ -130,7 +153,14 @@ class NegativeSampler:
             size = self.num_entities**2 * self.num_relations
             self._known = Membership(np.unique(self._triple_keys(*train.T.astype(np.int64))), size)
 
-    def draw(self, triples: tf.Tensor, seed: tf.Tensor, shared: bool = False, by_side: bool = False) -> Negatives:
+    def draw(
+        self,
+        triples: tf.Tensor,
+        seed: tf.Tensor,
+        shared: bool = False,
+        by_side: bool = False,
+        part: Part = WHOLE,
+    ) -> Negatives:
         """Draws the negatives of triples, or those that the triples of each chunk share.
 
         Shared negatives replace heads and tails in equal numbers, and a biased one is drawn for the relation of a
@@ -141,26 +171,28 @@ class NegativeSampler:
             seed: int [2]; equal seeds give equal draws.
             shared: whether the triples of a chunk share their negatives.
             by_side: whether the negatives come in a list for each side, n / 2 each; n has to be even.
+            part: of which part of a batch these are the triples; they get the negatives that they have in the batch.
         """
-        shape = tf.stack([tf.shape(triples)[0], self.negatives])
+        shape = tf.stack([tf.shape(triples)[0] * part.count, self.negatives])  # of the whole batch
         choices, draws = tf.unstack(tf.random.split(seed, 2))
         if shared or by_side:
-            head_counts = tf.fill(shape[:1], self.negatives // 2)
+            head_counts = tf.fill(tf.shape(triples)[:1], self.negatives // 2)
         else:
             # The coins of a row matter only through their sum, since its negatives are drawn alike: one draw replaces
             # n.
             counts = tf.fill(shape[:1], float(self.negatives))
-            head_counts = tf.random.stateless_binomial(shape[:1], choices, counts, 0.5, tf.int32)
+            head_counts = part.of(tf.random.stateless_binomial(shape[:1], choices, counts, 0.5, tf.int32))
         at_tail = tf.range(self.negatives) >= head_counts[:, None]  # [B or C, n]
         if shared:
-            chosen = tf.random.stateless_uniform(shape, choices, 0, tf.shape(triples)[1], tf.int32)
-            entities = self._draw(self._row(tf.gather(triples[:, :, 1], chosen, batch_dims=1), at_tail), draws)
+            chosen = part.of(tf.random.stateless_uniform(shape, choices, 0, tf.shape(triples)[1], tf.int32))
+            bits = part.of(_random_bits(shape, draws))
+            entities = self._draw(self._row(tf.gather(triples[:, :, 1], chosen, batch_dims=1), at_tail), bits)
             at_tail = at_tail[:, None]  # each triple of a chunk with each of its negatives: [C, c, n]
             row = self._row(triples[:, :, 1:2], at_tail)
             placed = tf.broadcast_to(entities[:, None], tf.shape(row))
         else:
             row = self._row(triples[:, 1:2], at_tail)
-            placed = entities = self._draw(row, draws)
+            placed = entities = self._draw(row, part.of(_random_bits(shape, draws)))
         labels = [self._triple_labels(triples, placed, at_tail), self._pair_labels(row, placed)]
         if by_side:
             entities, *labels = (
@@ -173,11 +205,12 @@ class NegativeSampler:
         """Returns the row of `Occurrences.seen`, int64, of relations on a side."""
         return tf.cast(relation, tf.int64) + tf.where(at_tail, tf.constant(self.num_relations, tf.int64), 0)
 
-    def _draw(self, row: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Returns an entity for each row of `Occurrences.seen`: with probability p one of that row, else any."""
-        # 63 random bits for an entity: 32 for its place in the list it is drawn from, 31 for whether the draw is
-        # biased.
-        bits = tf.random.stateless_uniform(tf.shape(row), seed, None, None, tf.int64)
+    def _draw(self, row: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
+        """Returns an entity for each row of `Occurrences.seen`: with probability p one of that row, else any.
+
+        Of the random bits of an entity, 32 are for its place in the list it is drawn from, and 31 for whether the draw
+        is biased.
+        """
         fraction = tf.bitwise.bitwise_and(bits, 0xFFFFFFFF)
         biased = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 32), 0x7FFFFFFF) < round(self.p * 2**31)
         drawn = tf.cast(tf.bitwise.right_shift(fraction * self.num_entities, 32), tf.int32)

@@ -11,6 +11,7 @@ from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column, query_key
 from jobi_tf.errors import JobiError
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.workers import local_replicas, sum_over_workers
 
 MEMORY_BUDGET = 512 * 2**20
 # Scores of this size are still fast to read again, and their memory is reused from block to block.
@@ -21,7 +22,8 @@ class Ranker:
     """Ranks the true answers of triples among all entities, on either side.
 
     Triples with the same query are ranked by the same scores. Under a `tf.distribute` strategy, created inside its
-    scope, each device ranks a block at a time. Matrix products are in full float32, also on GPUs.
+    scope, each device ranks a block at a time, and several workers, each of which has to call `rank`, get the ranks of
+    all. Matrix products are in full float32, also on GPUs.
 
     Args:
         model: the model whose triple head scores.
@@ -52,6 +54,7 @@ class Ranker:
         fast = int(np.clip(FAST_BYTES // (4 * model.num_entities), 64, 1024))
         self.block = max(1, min(fast, memory_budget // bytes_per_query))
         self._strategy = tf.distribute.get_strategy()
+        self._replicas = local_replicas(self._strategy)
         self._candidates = tf.function(model.candidates)
         self._count = {
             (side, repeated): tf.function(partial(self._distributed_count, side, repeated), reduce_retracing=True)
@@ -76,17 +79,22 @@ class Ranker:
         keys = query_keys(side, triples, self.model.num_entities, self.model.num_relations)
         _, first, query, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         order = np.lexsort((query, counts[query]))  # triples of one query together, single ones first
-        greater, equal = np.zeros((2, len(triples)), np.int64)
-        replicas = self._strategy.num_replicas_in_sync
+        ranks, finite = np.zeros((2, len(triples)), np.int64), True
+        replicas, own = self._strategy.num_replicas_in_sync, slice(self._replicas[0], self._replicas[-1] + 1)
         with full_float32():
             candidates = self._strategy.run(self._candidates) if len(triples) else None
             for start in range(0, len(triples), self.block * replicas):
                 blocks = [order[start + i * self.block :][: self.block] for i in range(replicas)]
-                arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in blocks]
-                for block, counted in zip(blocks, self._counts(arguments, candidates, side), strict=True):
-                    greater[block], equal[block] = counted
+                arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in blocks[own]]
+                for block, (counted, good) in zip(blocks[own], self._counts(arguments, candidates, side), strict=True):
+                    ranks[:, block] = counted
+                    finite = finite and good
                 if progress:
                     progress(sum(map(len, blocks)))
+        # Workers add up what they counted: each has zeros for the blocks of the others.
+        greater, equal, bad = sum_over_workers(self._strategy, np.vstack([ranks, np.full(len(triples), not finite)]))
+        if bad.any():
+            raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
         return Ranks(greater, equal)
 
     def _arguments(
@@ -102,18 +110,19 @@ class Ranker:
             rows, entities = rows[others], entities[others]
         return tuple(tf.constant(x, tf.int32) for x in (queries[distinct], place, answers, rows, entities))
 
-    def _counts(self, arguments: list[tuple[tf.Tensor, ...]], candidates: tf.Tensor, side: int) -> list[np.ndarray]:
-        """Returns the counts of each replica's block, int64 [2, P]."""
+    def _counts(
+        self, arguments: list[tuple[tf.Tensor, ...]], candidates: tf.Tensor, side: int
+    ) -> Iterator[tuple[np.ndarray, bool]]:
+        """Returns the counts of each block, int [2, P], and whether all of its scores are finite."""
         distribute = self._strategy.experimental_distribute_values_from_function
         per_replica = [
-            distribute(lambda context, i=i: arguments[context.replica_id_in_sync_group][i]) for i in range(5)
+            distribute(lambda context, i=i: arguments[context.replica_id_in_sync_group - self._replicas[0]][i])
+            for i in range(5)
         ]
         repeated = any(len(x[0]) != len(x[1]) for x in arguments)
         counts, finite = self._count[side, repeated](candidates, *per_replica)
         local = self._strategy.experimental_local_results
-        if not all(bool(x) for x in local(finite)):
-            raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
-        return [x.numpy().astype(np.int64) for x in local(counts)]
+        return zip((x.numpy() for x in local(counts)), (bool(x) for x in local(finite)), strict=True)
 
     def _distributed_count(self, side: int, repeated: bool, *arguments: tf.Tensor) -> tf.Tensor:
         return self._strategy.run(partial(self._count_block, side, repeated), arguments)

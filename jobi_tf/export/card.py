@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jobi_tf.export.export import Exported, Trainable
 
 TEMPLATE = Path(__file__).with_name("card.md")
-LEFT_OUT = {"dataset", "run_dir", "devices", "logical_devices"}  # settings of the machine, not of the model
+LEFT_OUT = {"dataset", "run_dir", "strategy", "devices", "logical_devices"}  # settings of the machine, not of the model
 MEANINGS = {
     "serving_default": "scores of triples",
     "score_ids": "scores of triples of ids, as in `entities.tsv` and `relations.tsv`",

@@ -17,6 +17,7 @@ from jobi_tf.models.layers import EmbeddingTable, Head
 from jobi_tf.models.products import all_scores, check_precision, own_scores
 from jobi_tf.models.regularizers import Regularizer
 from jobi_tf.models.scorers.scorer import Scorer, constructor_arguments, glorot_normal
+from jobi_tf.workers import has_workers
 
 HEADS = ("triple", "pair")
 
@@ -157,6 +158,16 @@ class JoBi(keras.Model):
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model as it was saved."""
         self.compile(**keras.saving.deserialize_keras_object(config))
+
+    def compute_metrics(self, *args: Any, **kwargs: Any) -> dict[str, tf.Tensor]:
+        """Returns the metrics of a step: scalars, or with several workers float [1], which Keras 3.15 averages."""
+        metrics = super().compute_metrics(*args, **kwargs)
+        if has_workers(self.distribute_strategy):
+            metrics = {name: tf.reshape(value, [1]) for name, value in metrics.items()}
+        return metrics
+
+    def _maybe_symbolic_build(self, *args: Any, **kwargs: Any) -> None:
+        """Does nothing: all weights exist. Keras 3.15 would average a batch over workers, which fails."""
 
     def candidates(self) -> tf.Tensor:
         """Returns what queries are multiplied with to score each entity, float32 [E, length of a query]."""

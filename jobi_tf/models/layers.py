@@ -9,6 +9,7 @@ from jobi_tf.data.seeds import fold_in
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.scorers import Scorer
 from jobi_tf.models.scorers.scorer import Relations
+from jobi_tf.workers import copy_of_replica
 
 
 class EmbeddingTable(keras.layers.Layer):
@@ -36,7 +37,7 @@ class EmbeddingTable(keras.layers.Layer):
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the embeddings of distinct ids, int [U] → float32 [U, width]."""
         if self.sparse_gradient:
-            return tf.gather(self.table.value, ids)
+            return tf.gather(copy_of_replica(self.table.value), ids)
         return _rows_with_dense_gradient(tf.convert_to_tensor(self.table.value), ids)
 
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:

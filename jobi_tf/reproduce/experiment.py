@@ -22,7 +22,9 @@ METRICS = {
 }
 _OF_RELATIONS = ("implausible", "wrong_implausible")
 # What the command line decides, and what belongs to a file that is still to be split.
-_NOT_SET = {"recipe", "dataset", "seed", "run_dir", "split", "columns", "header", "devices", "logical_devices"}
+_NOT_SET = {
+    *("recipe", "dataset", "seed", "run_dir", "split", "columns", "header", "strategy", "devices", "logical_devices")
+}
 _QUICK = {"dim": 32, "epochs": 10}
 
 Settings = dict[str, Any]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import keras
 
 QUICK = "-quick"  # ends the names of folders and files of quick runs
-_NOT_OF_THE_RESULT = {"dataset", "seed", "run_dir", "devices", "logical_devices", "tensorboard", "profile"}
+_NOT_OF_THE_RESULT = {"dataset", "seed", "run_dir", "strategy", "devices", "logical_devices", "tensorboard", "profile"}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from jobi_tf.data.batches import (
     training_batches,
 )
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.negatives import Part
 from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
 from jobi_tf.models import scorers
@@ -20,6 +21,7 @@ from jobi_tf.models.jobi import HEADS, JoBi
 from jobi_tf.models.regularizers import L2, N3, Regularizer, RelationPrediction
 from jobi_tf.optimizers import LazyAdagrad, LazyAdam, RowAdagrad
 from jobi_tf.training.config import TrainConfig
+from jobi_tf.workers import has_workers
 
 OPTIMIZERS = {"adam": LazyAdam, "adagrad": LazyAdagrad, "row-adagrad": RowAdagrad}
 LEARNING_RATE, SHARED_LEARNING_RATE = 0.0008, 0.0012
@@ -165,6 +167,23 @@ def _learning_rate(config: TrainConfig, steps: int) -> float | keras.optimizers.
     if config.schedule == "exponential":
         return keras.optimizers.schedules.ExponentialDecay(config.learning_rate, steps, LAST_LEARNING_RATE)
     return config.learning_rate
+
+
+def distributed_batches(
+    config: TrainConfig, graph: Graph, strategy: tf.distribute.Strategy, first_step: int
+) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+    """Returns what `fit` takes under a strategy: each of several workers makes only its own part of each batch."""
+    if not has_workers(strategy):
+        return build_batches(config, graph, first_step)
+
+    def part(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        own = Part(context.input_pipeline_id, context.num_input_pipelines)
+        batches = build_batches(config, graph, first_step, part=own)
+        devices = context.num_replicas_in_sync // own.count
+        rows = next(iter(tf.nest.flatten(batches.element_spec))).shape[0]
+        return batches if devices == 1 else batches.rebatch(rows // devices, drop_remainder=True)
+
+    return strategy.distribute_datasets_from_function(part)
 
 
 def build_batches(

@@ -160,6 +160,11 @@ class TrainConfig(BaseModel):
         None, pattern=r"^\d+:\d+$", description="first and last step that TensorFlow's profiler records, such as 10:20"
     )
     seed: int = Field(0, ge=0, lt=2**62, description="seed of embeddings, order, negatives and dropout")
+    strategy: Literal["auto", "one", "mirrored", "multi-worker"] = Field(
+        "auto",
+        description="one device, several ones of this machine (mirrored), or several processes that TF_CONFIG names; "
+        "auto takes what there is",
+    )
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to use: all, or their numbers")
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")

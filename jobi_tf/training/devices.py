@@ -1,8 +1,127 @@
-"""Devices, and the strategy that trains on them."""
+"""Devices and workers, and the strategy that trains on them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
 
 import tensorflow as tf
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import JobiError, UsageError, validation_message
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.workers import has_workers
+
+
+class _Addresses(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    chief: list[str] = Field([], max_length=1)
+    worker: list[str] = []
+
+
+class _Task(BaseModel):
+    type: Literal["chief", "worker"]
+    index: int = Field(ge=0)
+
+
+class Cluster(BaseModel):
+    """The workers that train together, and which of them this process is: what `TF_CONFIG` holds, as JSON."""
+
+    cluster: _Addresses
+    task: _Task
+
+    @classmethod
+    def of_environment(cls) -> "Cluster | None":
+        """Returns what the environment variable `TF_CONFIG` describes; None if it is not set.
+
+        Raises:
+            UsageError: it cannot be used; the message has the key and the reason.
+        """
+        text = os.environ.get("TF_CONFIG")
+        if not text:
+            return None
+        try:
+            cluster = cls.model_validate_json(text)
+        except ValidationError as error:
+            raise UsageError(f"TF_CONFIG: {validation_message(error)}") from None
+        addresses, task = getattr(cluster.cluster, cluster.task.type), cluster.task
+        if task.index >= len(addresses):
+            raise UsageError(
+                f"TF_CONFIG: expected task.index below the {len(addresses)} addresses of cluster.{task.type}, "
+                f"got {task.index}"
+            )
+        return cluster
+
+    @property
+    def size(self) -> int:
+        """The number of workers, the chief included."""
+        return len(self.cluster.chief) + len(self.cluster.worker)
+
+
+def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
+    """Returns the strategy that the settings name; with `auto` workers if there are several, else all devices.
+
+    It waits for the other workers. Several workers have to call it before TensorFlow is used in their processes.
+
+    Raises:
+        UsageError: the strategy contradicts the devices or `TF_CONFIG`.
+        JobiError: there is no connection to the other workers.
+    """
+    cluster = Cluster.of_environment() if config.strategy in ("auto", "multi-worker") else None
+    size = cluster.size if cluster else 0
+    if size > 1:
+        return _multi_worker(config)
+    if config.strategy == "multi-worker":
+        raise UsageError(
+            "expected the environment variable TF_CONFIG to name at least 2 workers with the strategy multi-worker, "
+            f"got {f'{size} worker' if size else 'none'}: `jobi-tf launch` sets it"
+        )
+    if config.strategy == "one" and config.logical_devices > 1:
+        raise UsageError(f"expected logical_devices to be 1 with the strategy one, got {config.logical_devices}")
+    devices = "0" if (config.strategy, config.devices) == ("one", "all") else config.devices
+    strategy = strategy_for(devices, config.logical_devices)
+    count = strategy.num_replicas_in_sync
+    if (config.strategy == "one" and count > 1) or (config.strategy == "mirrored" and count == 1):
+        expected = "one device" if config.strategy == "one" else "at least 2 devices"
+        raise UsageError(f"expected {expected} with the strategy {config.strategy}, got {count} (devices {devices})")
+    return strategy
+
+
+def _multi_worker(config: TrainConfig) -> tf.distribute.Strategy:
+    for name in ("devices", "logical_devices"):
+        if (value := getattr(config, name)) != TrainConfig.model_fields[name].default:
+            raise UsageError(f"expected no {name} with several workers, which use all of their GPUs, got {value}")
+    if config.run_dir is None:
+        raise UsageError("expected run_dir with several workers: the folder, the same for all, that the chief writes")
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except RuntimeError as error:
+        raise UsageError(f"expected several workers to begin before TensorFlow is used: {_sentence(error)}") from None
+    except tf.errors.OpError as error:
+        raise JobiError(f"cannot connect to the other workers of TF_CONFIG: {_sentence(error)}") from None
+
+
+@contextmanager
+def workers_needed(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[None]:
+    """Explains the errors with which TensorFlow ends a step when another worker has ended.
+
+    Raises:
+        JobiError: the connection to another worker was lost.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        if not has_workers(strategy) or isinstance(error, tf.errors.ResourceExhaustedError):
+            raise
+        raise JobiError(
+            f"another worker has ended, and training with it: resume {folder} by starting all workers again"
+        ) from error
+
+
+def _sentence(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].strip()
 
 
 def strategy_for(devices: str = "all", logical_devices: int = 1) -> tf.distribute.Strategy:

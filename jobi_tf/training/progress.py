@@ -8,6 +8,7 @@ from rich.console import Console
 from jobi_tf.console import Bar, duration
 from jobi_tf.evaluation.metrics import HITS_AT
 from jobi_tf.training.recording import Training
+from jobi_tf.workers import is_chief
 
 _WIDE = 115  # columns that the bar takes with both losses
 
@@ -82,8 +83,8 @@ class Progress(keras.callbacks.Callback):
 
 
 def show_progress(training: Training) -> list[keras.callbacks.Callback]:
-    """Returns the display of a training; what `jobi_tf.train` does by default."""
-    return [Progress(training)]
+    """Returns the display of a training, in one of several workers; what `jobi_tf.train` does by default."""
+    return [Progress(training)] if is_chief(training.strategy) else []
 
 
 def _losses(logs: dict, parts: bool = True) -> str:

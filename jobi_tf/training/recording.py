@@ -21,6 +21,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.estimate import Memory
 from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.workers import by_chief_alone, decided_by_chief
 
 SECONDS_PER_MINUTE = 60
 
@@ -54,7 +55,7 @@ class KeepBest(keras.callbacks.Callback):
             return
         if logs[self.monitor] > self.best:
             self.best, self.best_epoch, self.waited = logs[self.monitor], epoch + 1, 0
-            save_bare_model(self.model, self.path)
+            by_chief_alone(self.model.distribute_strategy, lambda: save_bare_model(self.model, self.path))
             return
         self.waited += 1
         if self.finished:
@@ -92,19 +93,19 @@ class MetricsRecord(keras.callbacks.Callback):
 class Checkpoint(keras.callbacks.Callback):
     """Writes the model with its optimizer, so that training can be resumed; keeps the last checkpoint.
 
+    With several workers the chief writes it, and its clock decides when.
+
     Args:
-        folder: the run folder.
-        every: epochs between checkpoints, such as `"5"`, or minutes, such as `"10m"`. The last epoch always has one.
-        steps: steps of an epoch.
-        first_step: steps of the first epoch that were done before.
+        training: the training that is about to begin; `checkpoint_every` of its settings has the epochs between
+            checkpoints, such as `"5"`, or minutes, such as `"10m"`. The last epoch always has one.
         state: values of the running metrics with which the first epoch goes on.
     """
 
-    def __init__(
-        self, folder: RunFolder, every: str, steps: int, first_step: int = 0, state: Sequence[float] | None = None
-    ):
+    def __init__(self, training: "Training", state: Sequence[float] | None = None):
         super().__init__()
-        self.folder, self.steps, self._first_step, self._state = folder, steps, first_step, state
+        self.folder, self.steps, self.strategy = training.folder, training.steps, training.strategy
+        self._first_step, self._state = training.first_step, state
+        every = training.config.checkpoint_every
         self.minutes = float(every.removesuffix("m")) if every.endswith("m") else None
         self.every = None if self.minutes else int(every)
 
@@ -124,25 +125,32 @@ class Checkpoint(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Writes a checkpoint within the epoch, if it is due."""
         step = self._done + batch + 1
-        if step < self.steps and self.minutes and time.monotonic() - self._written >= SECONDS_PER_MINUTE * self.minutes:
+        if step < self.steps and self.minutes and self._time_is_up():
             self._write(self._epoch, step)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Writes a checkpoint, if it is due."""
         last = self.model.stop_training or epoch + 1 == self.params["epochs"]
         due = self.every and (epoch + 1) % self.every == 0
-        if last or due or (self.minutes and time.monotonic() - self._written >= SECONDS_PER_MINUTE * self.minutes):
+        if last or due or (self.minutes and self._time_is_up()):
             self._write(epoch + 1, 0)
+
+    def _time_is_up(self) -> bool:
+        seconds = time.monotonic() - self._written
+        return decided_by_chief(self.strategy, seconds >= SECONDS_PER_MINUTE * (self.minutes or 0))
 
     def _metric_variables(self) -> list[Any]:
         return [variable for metric in self.model.metrics for variable in metric.variables]
 
     def _write(self, epoch: int, step: int) -> None:
-        older = self.folder.checkpoints()
         state: dict[str, Any] = {"epoch": epoch, "step": step}
-        if step:
+        if step:  # what all workers have summed up
             state["metrics"] = [float(keras.ops.convert_to_numpy(x)) for x in self._metric_variables()]
-        target = self.folder.checkpoint(epoch, step)
+        by_chief_alone(self.strategy, lambda: self._save(self.folder.checkpoint(epoch, step), state))
+        self._written = time.monotonic()
+
+    def _save(self, target: Path, state: dict[str, Any]) -> None:
+        older = self.folder.checkpoints()
         target.parent.mkdir(exist_ok=True)
         with written_beside(target) as beside:
             beside.mkdir()
@@ -150,7 +158,6 @@ class Checkpoint(keras.callbacks.Callback):
             (beside / "state.json").write_text(json.dumps(state), encoding="utf-8")
         for folder in older:
             shutil.rmtree(folder)
-        self._written = time.monotonic()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,7 @@ from jobi_tf.training.callbacks import ValidationRanking
 from jobi_tf.training.config import TrainConfig, tensorboard_parts
 from jobi_tf.training.recording import Training
 from jobi_tf.training.run_folder import describe_environment
+from jobi_tf.workers import is_chief
 
 SAMPLE = 200  # triples, or queries, whose scores and gradients are shown
 SHOWN_QUERIES, SHOWN_ANSWERS = 5, 5
@@ -39,7 +41,7 @@ MOST_ROWS = 20_000  # of a table, in histograms and norms: no copy of a large ta
 # Settings that do not change the model.
 _NO_HPARAMS = {
     *("columns", "header", "weights", "split", "run_dir", "checkpoint_every"),
-    *("tensorboard", "profile", "devices", "logical_devices"),
+    *("tensorboard", "profile", "strategy", "devices", "logical_devices"),
 }
 _VALUES = ("name", "value")
 _TAGS = {
@@ -59,6 +61,9 @@ class TensorBoard(keras.callbacks.Callback):
     are ranked: metrics by side and category of relations, predictions, histograms, and what a sample of training and of
     validation triples shows of scores, gradients and negatives.
 
+    Of several workers the chief writes the logs. The others compute the same, since what TensorFlow computes under the
+    strategy may need all workers, and write to a temporary folder.
+
     Args:
         training: the training that is about to begin.
         ranking: the callback that ranks the validation triples; None if there is none.
@@ -71,14 +76,16 @@ class TensorBoard(keras.callbacks.Callback):
         self.profile = [int(x) for x in training.config.profile.split(":")] if training.config.profile else None
         self._profiling = False
         self._epoch = training.done
+        self._temporary = None if is_chief(training.strategy) else tempfile.TemporaryDirectory()
+        self.logs = Path(self._temporary.name) if self._temporary else training.folder.logs
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Writes what is known before training, at the first call."""
         if hasattr(self, "_writer"):
             return
         training = self.training
-        forget_after(training.folder.logs, training.done)
-        self._writer = tf.summary.create_file_writer(str(training.folder.logs))
+        forget_after(self.logs, training.done)
+        self._writer = tf.summary.create_file_writer(str(self.logs))
         self._steps = training.done * training.steps + training.first_step
         self._sample = Sample(training) if {"scalars", "histograms", "graph"} & self.parts else None
         with self._writer.as_default(step=training.done):
@@ -97,7 +104,7 @@ class TensorBoard(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Starts the profiler, if it is time."""
         if self.profile and not self._profiling and self.profile[0] <= self._steps < self.profile[1]:
-            tf.profiler.experimental.start(str(self.training.folder.logs))
+            tf.profiler.experimental.start(str(self.logs))
             self._profiling = True
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
@@ -125,7 +132,7 @@ class TensorBoard(keras.callbacks.Callback):
             with self._writer.as_default(step=self._epoch):
                 write_images(self.model, self.training.graph, self.training.config)
         if "projector" in self.parts:
-            write_projector(self.training.folder.logs, self.model, self.training.graph, self._categories)
+            write_projector(self.logs, self.model, self.training.graph, self._categories)
         self._writer.flush()
 
     def _stop_profiler(self) -> None:

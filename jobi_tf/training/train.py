@@ -10,16 +10,16 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.assembly import (
-    build_batches,
     build_losses,
     build_model,
     completed,
+    distributed_batches,
     epoch,
     steps_per_execution,
 )
 from jobi_tf.training.callbacks import StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.devices import strategy_for
+from jobi_tf.training.devices import training_strategy, workers_needed
 from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import AUTO, with_recipe
@@ -27,6 +27,7 @@ from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsR
 from jobi_tf.training.run import Run, load_model, load_run
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.warm_start import use_entity_vectors, warm_start
+from jobi_tf.workers import by_chief_alone, is_chief, wait_for_workers
 
 if TYPE_CHECKING:
     from jobi_tf.training.tensorboard import TensorBoard
@@ -35,6 +36,7 @@ MAY_CHANGE_ON_RESUME = {
     "epochs",
     "patience",
     "checkpoint_every",
+    "strategy",
     "devices",
     "logical_devices",
     "tensorboard",
@@ -54,6 +56,9 @@ def train(
     With a `recipe` its settings take the place of the defaults. The recipe `auto` compares a few settings on the
     validation split and trains with the best of them, all within `minutes`.
 
+    Several workers that `TF_CONFIG` names all call this with the same arguments, and share the run folder: the first of
+    them, the chief, writes it.
+
     Args:
         dataset: name of a data set, path of a folder or file of triples, or a graph.
         config: settings; without it they are made of `settings`.
@@ -66,7 +71,7 @@ def train(
         UsageError: a setting is unknown, out of range or without effect, the run folder is not empty, or the training
             cannot fit into memory.
         DataError: the data cannot be used.
-        JobiError: the loss became NaN or infinite.
+        JobiError: the loss became NaN or infinite, or another worker has ended.
 
     Example:
         >>> run = jobi_tf.train("umls", joint=True, p=0.3, epochs=20, run_dir="runs/umls")
@@ -104,16 +109,17 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
     if config.eval_every and not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, got none: train without them by eval_every 0")
     folder = new_run_folder(config, graph)
-    strategy = strategy_for(config.devices, config.logical_devices)
+    strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
     check_memory(memory(config, graph).total, config)
-    with strategy.scope():
+    with workers_needed(strategy, folder.path), strategy.scope():
         model = build_model(config, graph)
         if config.warm_start:
             warm_start(model, graph, load_run(config.warm_start))
         if config.entity_vectors:
             use_entity_vectors(model, graph, Path(config.entity_vectors))
-    folder.begin(config, graph)
+    if is_chief(strategy):
+        folder.begin(config, graph)
     return _fit(folder, config, graph, model, strategy, callbacks, {"epoch": 0, "step": 0})
 
 
@@ -123,8 +129,8 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     Args:
         run_dir: folder of the run.
         callbacks: as for `train`.
-        **changes: new values of `epochs`, `patience`, `checkpoint_every`, `devices`, `logical_devices`, `tensorboard`
-            or `profile`.
+        **changes: new values of `epochs`, `patience`, `checkpoint_every`, `strategy`, `devices`, `logical_devices`,
+            `tensorboard` or `profile`.
 
     Raises:
         UsageError: another setting was to be changed.
@@ -151,12 +157,13 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     state = folder.read_state(checkpoints[-1])
     if config.epochs < state["epoch"]:
         raise UsageError(f"expected at least the {state['epoch']} epochs that {folder.path} has, got {config.epochs}")
-    strategy = strategy_for(config.devices, config.logical_devices)
+    strategy = training_strategy(config.replace(run_dir=str(folder.path)))
     config = completed(config, graph, strategy.num_replicas_in_sync)
-    with strategy.scope():
+    with workers_needed(strategy, folder.path), strategy.scope():
         model = load_model(checkpoints[-1] / "model.keras", compile=True)
         build_losses(model)
-    folder.write_config(config)
+    if is_chief(strategy):
+        folder.write_config(config)
     return _fit(folder, config, graph, model, strategy, callbacks, state)
 
 
@@ -172,6 +179,7 @@ def _fit(
     size = epoch(config, graph)
     done, first_step = state["epoch"], state["step"]
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
+    chief = is_chief(strategy)
     best = KeepBest(folder.model, f"val_{config.monitor}", config.patience, rows)
     training = Training(
         folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, memory(config, graph)
@@ -185,23 +193,23 @@ def _fit(
         *([ranking] if ranking else []),
         *(callbacks(training) if callable(callbacks) else callbacks),
         best,
-        MetricsRecord(folder, rows),
+        *([MetricsRecord(folder, rows)] if chief else []),
         *_tensorboard(training, ranking),
         # Last, since a checkpoint stands for all that the others wrote.
-        Checkpoint(folder, config.checkpoint_every, size.steps, first_step, state.get("metrics")),
+        Checkpoint(training, state.get("metrics")),
     ]
-    batches = build_batches(config, graph, first_step=done * size.steps + first_step)
     # The rest of an epoch that was interrupted is shorter, and so is fitted by itself.
     parts = [(done, done + 1, size.steps - first_step)] if first_step else []
     parts.append((done + len(parts), config.epochs, size.steps))
     for first, last, steps in parts:
         if best.finished or first >= last:
             break
-        with strategy.scope():
+        first_of_part = (first + 1) * size.steps - steps
+        with workers_needed(strategy, folder.path), strategy.scope():
             replicas = strategy.num_replicas_in_sync
             model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, replicas)
             model.fit(
-                batches,
+                distributed_batches(config, graph, strategy, first_of_part),
                 epochs=last,
                 initial_epoch=first,
                 steps_per_epoch=steps,
@@ -209,9 +217,10 @@ def _fit(
                 verbose=0,
                 shuffle=False,
             )
-        batches = build_batches(config, graph, first_step=last * size.steps)
     if not config.eval_every:
-        save_bare_model(model, folder.model)
+        by_chief_alone(strategy, lambda: save_bare_model(model, folder.model))
+    with workers_needed(strategy, folder.path):
+        wait_for_workers(strategy)  # for the files of the chief
     return load_run(folder.path)
 
 

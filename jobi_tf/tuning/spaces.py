@@ -26,7 +26,7 @@ DEFAULT_TRIALS = 50
 # Results of different data cannot be compared; `metric` of the space is the monitor; the rest belongs to the machine.
 NOT_SEARCHED = (
     *("recipe", "minutes", "dataset", "split", "columns", "header", "weights", "monitor", "eval_every"),
-    *("devices", "logical_devices", "run_dir", "tensorboard", "profile"),
+    *("strategy", "devices", "logical_devices", "run_dir", "tensorboard", "profile"),
 )
 _DIGITS = 12  # makes 0.3 of 0.1 + 2 · 0.1
 _COMBINATIONS = 10_000  # that are checked before a search begins

@@ -10,6 +10,7 @@ from jobi_tf.data.batches import (
     training_batches,
 )
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.negatives import Part
 from jobi_tf.errors import UsageError
 from tests.graphs import random_graph
 
@@ -63,6 +64,32 @@ def test_the_seed_decides_the_stream():
 @pytest.mark.parametrize("options", [{}, {"mode": "shared", "chunk": 2}])
 def test_the_first_step_skips_the_ones_before(options):
     assert all(map(equal, stream(5, first_step=9, **options), stream(14, **options)[9:]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"mode": "by-side"}, {"mode": "shared", "chunk": 5}, {"mode": "shared-by-side", "chunk": 5, "joint": False}],
+)
+def test_the_parts_of_a_batch_are_made_by_themselves(options):
+    whole = stream(3, 20, filter_negatives=True, **options)
+    parts = [stream(3, 20, filter_negatives=True, **options, part=Part(i, 2)) for i in range(2)]
+    for (inputs, labels), *halves in zip(whole, *parts, strict=True):
+        for i, every in enumerate((inputs, labels)):
+            for name, rows in every.items():
+                np.testing.assert_array_equal(rows, np.concatenate([half[i][name] for half in halves]))
+
+
+def test_the_parts_of_a_batch_of_queries_are_made_by_themselves():
+    options = {"pair_entities": 7}
+    whole = list(query_batches(GRAPH, 10, **options).take(3).as_numpy_iterator())
+    parts = [query_batches(GRAPH, 10, **options, part=Part(i, 2)).take(3).as_numpy_iterator() for i in range(2)]
+    for (inputs, labels, weights), *halves in zip(whole, *parts, strict=True):
+        for name in set(inputs) - {"answers"}:
+            np.testing.assert_array_equal(inputs[name], np.concatenate([half[0][name] for half in halves]))
+        np.testing.assert_array_equal(labels["pair"], np.concatenate([half[1]["pair"] for half in halves]))
+        np.testing.assert_array_equal(weights["triple"], np.concatenate([half[2]["triple"] for half in halves]))
+        answers = [row[row >= 0].tolist() for half in halves for row in half[1]["triple"]]
+        assert [row[row >= 0].tolist() for row in labels["triple"]] == answers
 
 
 @pytest.mark.parametrize("joint", [True, False])

@@ -1,0 +1,80 @@
+"""Strategies of `tf.distribute`: the copies of a variable, and several processes, the workers, that train one model."""
+
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import tensorflow as tf
+
+
+def has_workers(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether a strategy spreads work over several processes."""
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether this process is the one that writes files; without other workers it is."""
+    if not has_workers(strategy):
+        return True
+    resolver = strategy.cluster_resolver
+    first = "chief" if "chief" in resolver.cluster_spec().jobs else "worker"
+    return resolver.task_type == first and resolver.task_id == 0
+
+
+def copy_of_replica(variable: tf.Variable) -> tf.Variable:
+    """Returns the copy of a variable that belongs to the device where this code runs, in a replica of a strategy.
+
+    Gathering rows from the distributed variable itself would first read, and after an update copy, all of it
+    (TensorFlow 2.21). Outside a replica it returns the variable.
+    """
+    context = tf.distribute.get_replica_context()
+    if context is None:
+        return variable
+    copies = context.strategy.experimental_local_results(variable)
+    return copies[int(tf.get_static_value(context.replica_id_in_sync_group)) % len(copies)]
+
+
+def local_replicas(strategy: tf.distribute.Strategy) -> list[int]:
+    """Returns the numbers of the replicas in this process, out of `strategy.num_replicas_in_sync`."""
+    numbers: list[int] = []
+
+    def note(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
+        numbers.append(context.replica_id_in_sync_group)
+        return tf.constant(0)
+
+    strategy.experimental_distribute_values_from_function(note)
+    return numbers
+
+
+def sum_over_workers(strategy: tf.distribute.Strategy, values: np.ndarray) -> np.ndarray:
+    """Returns the sum of every worker's array, all of the same shape; all workers have to call it."""
+    if not has_workers(strategy):
+        return values
+    # The array counts once for the process, however many devices it has.
+    parts = itertools.chain([tf.constant(values)], itertools.repeat(tf.zeros_like(values)))
+    per_replica = strategy.experimental_distribute_values_from_function(lambda context: next(parts))
+    return strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None).numpy()
+
+
+def decided_by_chief(strategy: tf.distribute.Strategy, value: bool) -> bool:
+    """Returns the chief's value in all workers; all workers have to call it."""
+    return bool(sum_over_workers(strategy, np.array([value and is_chief(strategy)], np.int32))[0])
+
+
+def by_chief_alone(strategy: tf.distribute.Strategy, function: Callable[[], None]) -> None:
+    """Calls a function in the chief, where it may create variables that no other worker has.
+
+    In the scope of the strategy, a new variable would wait for that of all other workers. Saving a Keras model creates
+    some (Keras 3.15). A scope does not extend to other threads.
+    """
+    if not has_workers(strategy):
+        function()
+    elif is_chief(strategy):
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(function).result()
+
+
+def wait_for_workers(strategy: tf.distribute.Strategy) -> None:
+    """Returns when all workers have called it."""
+    decided_by_chief(strategy, True)

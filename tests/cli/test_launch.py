@@ -1,0 +1,173 @@
+"""Training by two processes of this machine."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import keras
+import numpy as np
+import psutil
+import pytest
+
+EPOCHS = 6
+OPTIONS = ("--dim", 8, "--batch-size", 500, "--negatives", 10, "--epochs", EPOCHS, "--eval-every", 2, "--patience", 9)
+MORE = ("--learning-rate", 0.01, "--n3", 0.01, "--tensorboard", "scalars,projector,histograms")
+
+
+@pytest.fixture
+def umls(shared, monkeypatch):
+    monkeypatch.setenv("JOBI_TF_ARCHIVES", str(shared / "data"))
+
+
+def start(*arguments: object) -> subprocess.Popen:
+    command = [sys.executable, "-m", "jobi_tf.cli", "launch", "--workers", "2", "--", "train", *map(str, arguments)]
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    # In a session of its own: a signal goes to this process alone, whoever runs the tests.
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+
+
+def launch(*arguments: object) -> None:
+    process = start(*arguments)
+    _, words = process.communicate(timeout=300)
+    assert process.returncode == 0, words
+
+
+def stop(folder: Path, epochs: int, number: int, target: int | None, *arguments: object) -> tuple[int, str]:
+    """Sends a signal to a worker, or to `launch`, after some epochs; returns the exit status and the last words."""
+    process = start(*arguments)
+    workers = []
+    try:
+        while len(rows(folder)) < epochs:
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.02)
+        workers = sorted(psutil.Process(process.pid).children(), key=lambda child: child.create_time())
+        (process if target is None else workers[target]).send_signal(number)
+        _, words = process.communicate(timeout=300)
+        psutil.wait_procs(workers, timeout=10)
+        assert not any(worker.is_running() for worker in workers)
+        return process.returncode, words
+    finally:
+        for left in (process, *workers):
+            with suppress(psutil.NoSuchProcess):
+                left.kill()
+
+
+def rows(folder: Path) -> list[dict]:
+    """The metrics of each epoch, but for times."""
+    path = folder / "metrics.jsonl"
+    every = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in every]
+
+
+def assert_equal(folder: Path, other: Path) -> None:
+    assert len(rows(folder)) == EPOCHS
+    for a, b in zip(rows(folder), rows(other), strict=True):
+        assert a == pytest.approx(b, rel=1e-5)
+        assert {k: v for k, v in a.items() if k.startswith("val_")} == {k: b[k] for k in b if k.startswith("val_")}
+    weights = [keras.saving.load_model(x / "model.keras").weights for x in (folder, other)]
+    for a, b in zip(*weights, strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-5)
+
+
+def files(folder: Path) -> set[str]:
+    """The files of a run; names of event files begin with the time."""
+    names = {x.relative_to(folder).as_posix() for x in folder.rglob("*") if x.is_file()}
+    return {name for name in names if ".tfevents." not in name}
+
+
+def test_two_workers_end_as_one_process_after_a_kill(umls, call, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    call("train", "-q", "--dataset", "umls", *OPTIONS, *MORE, "--run-dir", one)
+    begin = ("-q", "--dataset", "umls", *OPTIONS, *MORE, "--run-dir", two)
+    status, words = stop(two, 3, signal.SIGKILL, 1, *begin)
+    assert status == 1
+    assert "worker 1" in words.splitlines()[-1]
+    assert len(words.splitlines()) <= 2  # the chief may have noticed it too
+    assert len(rows(two)) < EPOCHS
+    launch("-q", "--resume", two)
+    assert_equal(one, two)
+    assert files(one) == files(two)
+
+
+@pytest.mark.slow
+def test_interrupted_workers_resume_to_the_same_end(umls, call, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    call("train", "-q", "--dataset", "umls", *OPTIONS, "--run-dir", one)
+    status, words = stop(two, 2, signal.SIGINT, None, "--dataset", "umls", *OPTIONS, "--run-dir", two)
+    assert status == 130
+    assert words.endswith(f"\n  jobi-tf train --resume {two}\n")
+    launch("-q", "--resume", two)
+    assert_equal(one, two)
+
+
+@pytest.mark.slow
+def test_ten_kills(umls, call, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    options = [EPOCHS * 7 if x is EPOCHS else x for x in OPTIONS]
+    call("train", "-q", "--dataset", "umls", *options, "--run-dir", one)
+    for kill in range(10):
+        begin = ("--resume", two) if kill else ("--dataset", "umls", *options, "--run-dir", two)
+        epochs = len(rows(two)) + 1 + random.Random(kill).randrange(2)
+        status, words = stop(two, epochs, signal.SIGKILL, kill % 2, "-q", *begin)
+        assert (status, "Traceback" in words) == (1, False)
+        assert len(words.splitlines()) <= 2
+    launch("-q", "--resume", two)
+    assert len(rows(two)) == EPOCHS * 7
+    for a, b in zip(rows(one), rows(two), strict=True):
+        assert a == pytest.approx(b, rel=1e-4)
+
+
+def test_what_all_workers_reject_is_one_sentence(tmp_path):
+    process = start("--dataset", tmp_path, "--run-dir", tmp_path / "run")
+    _, words = process.communicate(timeout=120)
+    assert process.returncode in (1, 2)
+    assert len(words.splitlines()) == 1
+    assert str(tmp_path) in words
+
+
+def test_only_train_has_workers(call):
+    assert "evaluate" in call("launch", "--", "evaluate", "world", status=2).stderr
+    assert "--workers" in call("launch", "--workers", 1, "--", "train", status=2).stderr
+
+
+CLUSTER = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
+
+
+@pytest.mark.parametrize(
+    ("tf_config", "options", "words"),
+    [
+        ("{", (), "TF_CONFIG"),
+        ({"cluster": CLUSTER}, (), "'task'"),
+        ({"cluster": CLUSTER | {"ps": ["127.0.0.1:3"]}, "task": {"type": "worker", "index": 0}}, (), "'ps'"),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 2}}, (), "task.index"),
+        ({"cluster": CLUSTER, "task": {"type": "evaluator", "index": 0}}, (), "'evaluator'"),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, ("--logical-devices", 2), "logical_devices"),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, ("--devices", "0"), "devices"),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, (), "run_dir"),
+        (
+            {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "worker", "index": 0}},
+            ("--strategy", "multi-worker"),
+            "TF_CONFIG",
+        ),
+        (None, ("--strategy", "multi-worker"), "TF_CONFIG"),
+        (None, ("--strategy", "one", "--logical-devices", 2), "logical_devices"),
+        (None, ("--strategy", "one", "--devices", "0,1"), "devices"),
+        (None, ("--strategy", "mirrored"), "mirrored"),
+    ],
+)
+def test_a_strategy_that_contradicts_the_devices_or_tf_config_is_refused(
+    tf_config, options, words, triples, call, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    if tf_config:
+        monkeypatch.setenv("TF_CONFIG", tf_config if isinstance(tf_config, str) else json.dumps(tf_config))
+    result = call("train", "--dataset", triples, *options, status=2)
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
