@@ -24,7 +24,7 @@ from jobi_tf.files import written_beside
 from jobi_tf.models import scorers
 from jobi_tf.training.assembly import completed, epoch
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.estimate import check_memory, estimated_memory
+from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import Recipe, overridden
 from jobi_tf.training.recording import SECONDS_PER_MINUTE, Callbacks, Training
@@ -209,7 +209,7 @@ def _candidates(look: Look, graph: Graph, given: Settings, total: float) -> list
         try:
             config = overridden(settings, given)
             filled = completed(config, graph)
-            check_memory(estimated_memory(filled, graph), filled)
+            check_memory(memory(filled, graph).total, filled)
         except UsageError as problem:  # it does not go with a given setting, or needs too much memory
             error = problem
             continue
