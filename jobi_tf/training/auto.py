@@ -38,9 +38,11 @@ TRIAL_EPOCHS = 2  # of a candidate, at least: the first one is not typical, sinc
 SECONDS_TO_BEGIN = 10  # of a training
 MOST_CANDIDATES = 8
 FEWEST_EPOCHS, MOST_EPOCHS, RANKINGS = 8, 60, 10  # of the training after the search
+AFTER_PEAK = 3  # A candidate that got worse is trained for this times the epochs to its peak.
 VALIDATION_TRIPLES = 2000  # that candidates are ranked on
 # Operations a second of two cores: products of matrices for all entities; gathered rows for sampled negatives.
 FULL_RATE, SAMPLED_RATE = 1.5e11, 2.5e9
+DIM = 200
 SPARSE = 10  # training triples an entity
 SYMMETRIC = 0.8  # share of the triples
 
@@ -109,6 +111,7 @@ class Candidate:
         config: all of them.
         mrr: the best validation MRR after each round.
         epochs: epochs trained.
+        peak: the best of them.
         seconds: of an epoch, with its ranking.
     """
 
@@ -116,6 +119,7 @@ class Candidate:
     config: TrainConfig
     mrr: list[float] = field(default_factory=list)
     epochs: int = 0
+    peak: int = 0
     seconds: float = 0.0
 
     def __str__(self) -> str:
@@ -190,7 +194,7 @@ def train_auto(
     record = {
         "graph": dataclasses.asdict(look),
         "candidates": [
-            {"settings": x.settings, "mrr": x.mrr, "epochs": x.epochs, "seconds": x.seconds} for x in candidates
+            {name: getattr(x, name) for name in ("settings", "mrr", "epochs", "peak", "seconds")} for x in candidates
         ],
         "chosen": best.settings,
         "reason": reason,
@@ -230,27 +234,21 @@ def _candidates(look: Look, graph: Graph, given: Settings, total: float) -> list
 
 def _pool(look: Look) -> Iterator[Settings]:
     """Yields settings in the order in which they are promising for a graph."""
-    strong, sampled = Recipe.read("strong").settings, Recipe.read("fast").settings
-    dim = 200
-    penalties = [(0.3, 0.0), (0.15, 2.0), (0.03, 0.0)] if look.triples_per_entity < SPARSE else []
-    penalties += [(0.15, 2.0), (0.05, 2.0), (0.05, 0.0), (0.01, 2.0), (0.15, 0.0)]
+    strong, quick = Recipe.read("strong").settings, Recipe.read("fast").settings
     model = "distmult" if look.symmetric > SYMMETRIC else "complex"
-    full = [
-        strong | {"model": model, "dim": dim, "n3": x, "relation_prediction": y} for x, y in dict.fromkeys(penalties)
-    ]
-    by_side = {
-        **{"model": "complex", "dim": dim, "joint": True, "negatives": 100, "negatives_mode": "by-side", "p": 0.3},
-        **{"reciprocal": True, "n3": 0.1, "relation_prediction": 1.0, "optimizer": "adagrad", "learning_rate": 0.3},
-    }
-    own = {"model": "complex", "dim": dim, "joint": True, "p": 0.3, "negatives_mode": "own"}
-    matrices = [strong | {"model": "rescal", "dim": 100, "n3": 0.05}] if look.relations < look.entities / 2 else []
+    penalties = [(0.15, 2.0), (0.05, 0.0), (0.05, 2.0), (0.01, 2.0), (0.15, 0.0)]
+    if look.triples_per_entity < SPARSE:  # larger N3 first
+        penalties = [(0.3, 0.0), *penalties]
+    full = [strong | {"model": model, "dim": DIM, "n3": x, "relation_prediction": y} for x, y in penalties]
+    adagrad = {"model": "complex", "dim": DIM, "joint": True, "p": 0.3, "optimizer": "adagrad", "learning_rate": 0.1}
     yield from full[:2]
-    yield by_side
-    yield own
-    yield from full[2:4]
-    yield from matrices
-    yield from full[4:]
-    yield sampled
+    yield adagrad | {
+        **{"negatives": 100, "negatives_mode": "by-side", "reciprocal": True, "n3": 0.05, "relation_prediction": 1.0}
+    }
+    yield from full[2:3]
+    yield adagrad | {"negatives_mode": "own", "n3": 0.01}
+    yield from full[3:]
+    yield quick
 
 
 def _seconds_an_epoch(config: TrainConfig, graph: Graph) -> float:
@@ -323,8 +321,9 @@ def _search(
                 say(f"  {candidate}: {error}")
                 continue
             rows = RunFolder(path).read_metrics()
-            candidate.mrr.append((best_row(rows, "mrr") or {})["val_mrr"])
-            candidate.epochs, candidate.seconds = len(rows), until.seconds
+            row = best_row(rows, "mrr") or {}
+            candidate.mrr.append(row["val_mrr"])
+            candidate.epochs, candidate.peak, candidate.seconds = len(rows), row["epoch"], until.seconds
             after = f"after {candidate.epochs} epochs of {candidate.seconds:.1f} s"
             say(f"  {candidate}: MRR {candidate.mrr[-1]:.4f} {after}")
         chosen = [x for x in chosen if len(x.mrr) > round_]
@@ -341,7 +340,10 @@ def _trial(config: TrainConfig, path: Path) -> TrainConfig:
 
 def _final(best: Candidate, given: Settings, seconds: float) -> TrainConfig:
     """Returns the settings of the training for the time that is left; settings that are given win."""
-    epochs = given.get("epochs") or int(np.clip(0.9 * seconds / max(best.seconds, 1e-3), 1, MOST_EPOCHS))
+    most = MOST_EPOCHS
+    if best.epochs > AFTER_PEAK * best.peak:
+        most = min(most, max(FEWEST_EPOCHS, AFTER_PEAK * best.peak))
+    epochs = given.get("epochs") or int(np.clip(0.9 * seconds / max(best.seconds, 1e-3), 1, most))
     changes = {"epochs": epochs, "eval_every": max(1, epochs // RANKINGS), "monitor": "mrr", "patience": RANKINGS + 1}
     if best.config.optimizer == "adagrad":
         changes["schedule"] = "cosine"
