@@ -25,6 +25,7 @@ CASES = {
         "entity_initializer": "zeros",
         "relation_initializer": "ones",
         "freeze_entities": True,
+        "precision": "bfloat16",
         "seed": 4,
         "name": "mine",
     },
