@@ -12,18 +12,18 @@ from jobi_tf.errors import UsageError
 from jobi_tf.models import regularizers as regularizer_objects
 from jobi_tf.models import scorers
 from jobi_tf.models.batches import batch_form
+from jobi_tf.models.distributed import DistributedModel
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.layers import EmbeddingTable, Head
 from jobi_tf.models.products import all_scores, check_precision, own_scores
 from jobi_tf.models.regularizers import Regularizer
 from jobi_tf.models.scorers.scorer import Scorer, constructor_arguments, glorot_normal
-from jobi_tf.workers import has_workers
 
 HEADS = ("triple", "pair")
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
-class JoBi(keras.Model):
+class JoBi(DistributedModel):
     """A knowledge-graph embedding with a triple head and an optional pair head over one entity table.
 
     The triple head scores triples. The pair head, with relation embeddings of its own, scores whether the entities of a
@@ -104,8 +104,7 @@ class JoBi(keras.Model):
         self.heads = [Head(self.scorer, num_relations, *options, name=name) for name in HEADS[: 1 + joint]]
         self._drop = Dropout(entity_dropout, fold_in(seed, "entities", "dropout")) if entity_dropout else None
         self._penalties = [keras.metrics.Mean(x.name) for x in self.regularizers]
-        self.xla = False
-        self.built = True
+        self.xla, self.built = False, True
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores a batch by each head.
@@ -158,16 +157,6 @@ class JoBi(keras.Model):
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model as it was saved."""
         self.compile(**keras.saving.deserialize_keras_object(config))
-
-    def compute_metrics(self, *args: Any, **kwargs: Any) -> dict[str, tf.Tensor]:
-        """Returns the metrics of a step: scalars, or with several workers float [1], which Keras 3.15 averages."""
-        metrics = super().compute_metrics(*args, **kwargs)
-        if has_workers(self.distribute_strategy):
-            metrics = {name: tf.reshape(value, [1]) for name, value in metrics.items()}
-        return metrics
-
-    def _maybe_symbolic_build(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing: all weights exist. Keras 3.15 would average a batch over workers, which fails."""
 
     def candidates(self) -> tf.Tensor:
         """Returns what queries are multiplied with to score each entity, float32 [E, length of a query]."""
