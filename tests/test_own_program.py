@@ -21,10 +21,10 @@ FORMS = ["own", "by-side", "shared", "shared-by-side", "queries"]
 SLOW_FORMS = [x if x in ("own", "queries") else pytest.param(x, marks=pytest.mark.slow) for x in FORMS]
 
 
-def batches(form="own", joint=True, **options):
+def batches(form="own", joint=True, batch_size=50, **options):
     if form == "queries":
-        return jobi_tf.query_batches(GRAPH, 50, joint, **options)
-    return jobi_tf.training_batches(GRAPH, 50, 6, joint=joint, mode=form, **options)
+        return jobi_tf.query_batches(GRAPH, batch_size, joint, **options)
+    return jobi_tf.training_batches(GRAPH, batch_size, 6, joint=joint, mode=form, **options)
 
 
 def compiled(optimizer=None, form="own", joint=True, compile_options=None, **options):
@@ -263,3 +263,8 @@ def test_twenty_steps_on_two_devices_give_the_weights_of_one(on_two_devices, for
     assert found["moved"] > 0.05
     assert found["gap"] < 1e-5
     assert found["loss"] < 1e-4
+
+
+@pytest.mark.processes
+def test_a_batch_that_two_devices_cannot_share_is_an_error(on_two_devices):
+    assert "25 rows" in on_two_devices("own")["odd"]
