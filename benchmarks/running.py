@@ -101,6 +101,13 @@ class Setting:
             self._once(Task("command", {"arguments": ["data", "synthesize", *options]}))
         return folder
 
+    def shards(self, folder: Path) -> Path:
+        """Returns a folder with the triples of a graph as shards."""
+        shards = self.work / f"{folder.name}-shards"
+        arguments = ["data", "prepare", str(folder), "--shards", "4", "--out", str(shards)]
+        self._once(Task("command", {"arguments": arguments}))
+        return shards
+
     def _once(self, task: Task, own_cache: bool = True) -> None:
         with worker(task, self.work, None, own_cache) as measure:
             measure(task.round)

@@ -41,10 +41,16 @@ def training(setting: Setting) -> Iterator[Suite]:
         Line("shared/joint", "JoBi training, shared negatives", "shared", "rate", "shared / joint"),
     ]
     yield Suite(tasks, lines, folder.name)
-    queries = {"loss": "full-softmax", "dim": size["dim"], "batch_size": 50 if setting.tiny else 500}
-    full = Task("train", {"dataset": str(folder), "steps": 5 if setting.tiny else 20, **queries})
-    line = Line("training/full-softmax", "JoBi step, 500 queries against all entities", "full", "ms")
-    yield Suite({"full": full}, [line], folder.name)
+    for dim in (4,) if setting.tiny else (200, 500):
+        queries = {"loss": "full-softmax", "dim": dim, "batch_size": 50 if setting.tiny else 500}
+        arguments = {"dataset": str(folder), "steps": 5 if setting.tiny else 20, **queries}
+        tasks = {x: Task("train", {**arguments, "precision": x}) for x in ("float32", "bfloat16")}
+        what = f"JoBi step, 500 queries against all entities, d = {dim}"
+        lines = [
+            Line(f"training/full-softmax-{dim}", what, "float32", "ms"),
+            Line(f"training/bfloat16-{dim}", f"{what}, in bfloat16", "bfloat16", "ms", "float32 / bfloat16", ">= 1.6"),
+        ]
+        yield Suite(tasks, lines, folder.name)
 
 
 def quality(setting: Setting) -> Iterator[Suite]:
@@ -68,6 +74,42 @@ def scale(setting: Setting) -> Iterator[Suite]:
         what = f"JoBi step, d = {dim}, {many:,} entities, {mode} negatives"
         line = Line(f"scale/{mode}", what, f"{many:,}", "ms", f"{many:,} / {few:,}", "<= 1.25")
         yield Suite(tasks, [line], folders[f"{many:,}"].name)
+    folder = folders[f"{many:,}"]
+    tasks = {name: fit(setting, folder, optimizer=name, dim=dim) for name in ("adam", "row-adagrad")}
+    what = f"JoBi, d = {dim}, {many:,} entities, row-adagrad"
+    lines = [
+        Line("scale/row-adagrad", f"{what}, a step", "row-adagrad", "ms", "row-adagrad / adam"),
+        Line("scale/row-adagrad-memory", f"{what}, peak memory", "row-adagrad", "MB", "row-adagrad / adam"),
+    ]
+    yield Suite(tasks, lines, folder.name)
+
+
+def processes(setting: Setting) -> Iterator[Suite]:
+    """Training by one process, by two workers, and by two workers with two servers, all on this machine."""
+    settings = {"dataset": str(setting.dataset), "epochs": 2, "negatives_mode": "shared-by-side", **sizes(setting)}
+    settings |= {"negatives": 20} if setting.tiny else {}
+    counts = {"one": (1, 0), "workers": (2, 0), "servers": (2, 2)}
+    tasks = {x: Task("train_processes", {"workers": w, "servers": s, **settings}) for x, (w, s) in counts.items()}
+    lines = []
+    for name, title in (("one", "one process"), ("workers", "two workers"), ("servers", "two workers and two servers")):
+        ratio = "" if name == "one" else f"{name} / one"
+        lines += [
+            Line(f"processes/{name}", f"JoBi training, shared negatives by side, {title}", name, "rate", ratio),
+            Line(f"processes/{name}-memory", f"the same, largest process: {title}", name, "MB", ratio),
+        ]
+    yield Suite(tasks, lines, setting.dataset.name, once=True)
+
+
+def streaming(setting: Setting) -> Iterator[Suite]:
+    """Training of 19.3 million triples from shards against training from memory."""
+    folder = large_graph(setting)
+    sources = {"shards": setting.shards(folder), "memory": folder}
+    tasks = {name: fit(setting, source, tensorboard="none", dim=4) for name, source in sources.items()}
+    lines = [
+        Line("streaming/step", "JoBi step, d = 4, from shards", "shards", "ms", "shards / memory"),
+        Line("streaming/memory", "JoBi training, d = 4, from shards, peak memory", "shards", "MB", "shards / memory"),
+    ]
+    yield Suite(tasks, lines, folder.name)
 
 
 def ranking(setting: Setting) -> Iterator[Suite]:
@@ -247,6 +289,20 @@ def serving(setting: Setting) -> Iterator[Suite]:
 
 SUITES: dict[str, Callable[[Setting], Iterator[Suite]]] = {
     suite.__name__: suite
-    for suite in (training, quality, scale, ranking, peers, data, large, growth, memory, start, serving)
+    for suite in (
+        training,
+        quality,
+        scale,
+        processes,
+        streaming,
+        ranking,
+        peers,
+        data,
+        large,
+        growth,
+        memory,
+        start,
+        serving,
+    )
 }
 ON_REQUEST = ("peers",)

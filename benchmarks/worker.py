@@ -122,6 +122,22 @@ def train(rounds: Rounds, dataset: str, steps: int, **settings: Any) -> None:
         jobi_tf.train(jobi_tf.load_graph(dataset), callbacks=[Steps()], **settings)
 
 
+def train_processes(rounds: Rounds, workers: int, servers: int = 0, **settings: Any) -> None:
+    """Times the last epoch of a training by one process, or by several that `jobi-tf launch` starts.
+
+    `MB` is the peak of the process that takes most.
+    """
+    launch = ["launch", "--workers", str(workers), "--servers", str(servers), "--"] if workers > 1 else []
+    for _ in rounds:
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            run = Path(folder, "run")
+            values = {"run-dir": run, "eval-every": 0, "tensorboard": "none", **settings}
+            options = [text for name, value in values.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+            subprocess.run([*JOBI_TF, *launch, "train", "--quiet", *options], check=True, stdout=subprocess.DEVNULL)
+            last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+            rounds.answer(resource.RUSAGE_CHILDREN, rate=last["triples_per_second"])
+
+
 def sample(rounds: Rounds, dataset: str, batches: int, **options: Any) -> None:
     """Times the stream of training batches when nothing else runs."""
     import jobi_tf

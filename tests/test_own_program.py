@@ -241,30 +241,31 @@ def test_triples_that_are_none_are_refused(train, options, words):
 
 
 @pytest.fixture(scope="module")
-def on_two_devices(tmp_path_factory):
+def on_devices(tmp_path_factory):
     """A process can split the CPU only before TensorFlow starts, so this is another one."""
 
     @functools.cache
-    def found(form: str) -> dict:
+    def found(form: str, count: int = 2) -> dict:
         program = (
             f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
-            f"from tests import own_program_on_two_devices as x; x.main({form!r})"
+            f"from tests import own_program_on_devices as x; x.main({form!r}, {count})"
         )
-        return json.loads(run(program, tmp_path_factory.mktemp("two")).splitlines()[-1])
+        return json.loads(run(program, tmp_path_factory.mktemp("devices")).splitlines()[-1])
 
     return found
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("optimizer", ["lazy", "adam"])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("form", ["own", *(pytest.param(x, marks=pytest.mark.slow) for x in FORMS[1:])])
-def test_twenty_steps_on_two_devices_give_the_weights_of_one(on_two_devices, form, optimizer):
-    found = on_two_devices(form)[optimizer]
+def test_twenty_steps_on_several_devices_give_the_weights_of_one(on_devices, form, count, optimizer):
+    found = on_devices(form, count)[optimizer]
     assert found["moved"] > 0.05
     assert found["gap"] < 1e-5
     assert found["loss"] < 1e-4
 
 
 @pytest.mark.processes
-def test_a_batch_that_two_devices_cannot_share_is_an_error(on_two_devices):
-    assert "25 rows" in on_two_devices("own")["odd"]
+def test_a_batch_that_devices_cannot_share_is_an_error(on_devices):
+    assert "25 rows" in on_devices("own")["odd"]

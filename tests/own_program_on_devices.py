@@ -1,4 +1,4 @@
-"""Trains on one of two logical CPUs and on both, by `compile` and `fit` alone; prints the differences."""
+"""Trains on one of several logical CPUs and on all, by `compile` and `fit` alone; prints the differences."""
 
 import json
 
@@ -10,11 +10,11 @@ from jobi_tf.errors import UsageError
 from tests.test_own_program import batches, compiled
 
 
-def main(form: str) -> None:
+def main(form: str, count: int) -> None:
     """Runs a form of a batch with a row-sparse and with a stock optimizer."""
     cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], tf.distribute.ReductionToOneDevice())
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+    strategy = tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)], tf.distribute.ReductionToOneDevice())
     options = {"regularizers": [jobi_tf.N3(0.1), jobi_tf.L2(0.01), "relation_prediction"]}
     found = {}
     for name in ("lazy", "adam"):
@@ -25,7 +25,7 @@ def main(form: str) -> None:
         start = one.entities.table.numpy()
         steps = {"steps_per_epoch": 20, "verbose": 0, "shuffle": False}
         # Devices share a batch equally, shared negatives by whole chunks.
-        stream = batches(form, **({"chunk": 5} if form.startswith("shared") else {}))
+        stream = batches(form, batch_size=40, **({"chunk": 5} if form.startswith("shared") else {}))
         losses = [model.fit(stream, **steps).history["loss"][0] for model in (one, both)]
         gaps = [abs(a.numpy() - b.numpy()).max() for a, b in zip(one.weights, both.weights, strict=True)]
         moved = abs(one.entities.table.numpy() - start).max()
