@@ -37,7 +37,7 @@ class EmbeddingTable(keras.layers.Layer):
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the embeddings of distinct ids, int [U] → float32 [U, width]."""
         if self.sparse_gradient:
-            return tf.gather(copy_of_replica(self.table.value), ids)
+            return tf.nn.embedding_lookup(copy_of_replica(self.table.value), ids)
         return _rows_with_dense_gradient(tf.convert_to_tensor(self.table.value), ids)
 
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
