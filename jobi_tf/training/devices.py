@@ -159,6 +159,8 @@ def _check_cluster(config: TrainConfig) -> None:
 
 def _parameter_server() -> tf.distribute.Strategy:
     """Returns the strategy by which all servers share the rows of each table, unless it is small."""
+    # That a worker has ended, many lines each time: another one computes its steps.
+    tf.get_logger().setLevel("CRITICAL")
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     servers = resolver.cluster_spec().num_tasks("ps")
     partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(SMALLEST_PART, servers)
