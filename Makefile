@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SIDE_BY_SIDE := --numprocesses auto --maxprocesses 4 --dist loadfile
 INSTALLED := $(VENV)/.installed
 
-.PHONY: setup demo test test-slow bench lint types docs notebook clean
+.PHONY: setup demo test test-processes test-slow bench lint types docs notebook clean
 .DELETE_ON_ERROR:
 
 setup: $(INSTALLED)
@@ -21,7 +21,10 @@ demo: setup
 	PATH="$(abspath $(BIN)):$$PATH" sh docs/demo.sh
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE)
+	$(BIN)/python -m pytest -m "not slow and not processes" $(SIDE_BY_SIDE)
+
+test-processes: setup
+	$(BIN)/python -m pytest -m "processes and not slow" $(SIDE_BY_SIDE)
 
 test-slow: setup
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)

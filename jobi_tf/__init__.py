@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jobi_tf.losses import SampledMargin as SampledMargin
     from jobi_tf.losses import SampledSoftmax as SampledSoftmax
     from jobi_tf.models.jobi import JoBi as JoBi
+    from jobi_tf.models.regularizers import DURA as DURA
     from jobi_tf.models.regularizers import L2 as L2
     from jobi_tf.models.regularizers import N3 as N3
     from jobi_tf.models.regularizers import Regularizer as Regularizer
@@ -44,6 +45,7 @@ _MODULES = {
     "FullSoftmax": "losses",
     "Graph": "data.graph",
     "JoBi": "models.jobi",
+    "DURA": "models.regularizers",
     "L2": "models.regularizers",
     "LazyAdagrad": "optimizers",
     "LazyAdam": "optimizers",

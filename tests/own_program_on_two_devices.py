@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 import jobi_tf
+from jobi_tf.errors import UsageError
 from tests.test_own_program import batches, compiled
 
 
@@ -33,4 +34,10 @@ def main(form: str) -> None:
             "moved": float(moved) * (10 if name == "adam" else 1),  # Keras' learning rate is a tenth
             "loss": float(abs(np.diff(losses)[0])),
         }
+    with strategy.scope():
+        odd = compiled()
+    try:
+        odd.fit(batches(batch_size=25), steps_per_epoch=1, verbose=0)
+    except UsageError as error:
+        found["odd"] = str(error)
     print(json.dumps(found))

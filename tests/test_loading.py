@@ -18,15 +18,15 @@ def saved(tmp_path_factory):
     return path, model.score(np.array([[0, 1, 2]])).numpy().item()
 
 
-@pytest.mark.parametrize("load", ["jobi_tf.load_model", "keras.saving.load_model", "keras.models.load_model"])
-def test_a_fresh_process_loads_a_compiled_model(saved, load):
+def test_a_fresh_process_loads_a_compiled_model(saved):
     path, score = saved
     program = f"""
 import keras, jobi_tf
 from jobi_tf import JoBi
-model = {load}({str(path)!r})
-print(type(model) is JoBi, type(model.optimizer).__name__, float(model.score([[0, 1, 2]])[0]) == {score!r})
+for load in (keras.saving.load_model, keras.models.load_model, jobi_tf.load_model):
+    model = load({str(path)!r})
+    print(type(model) is JoBi, type(model.optimizer).__name__, float(model.score([[0, 1, 2]])[0]) == {score!r})
 """
     environment = {**os.environ, "KERAS_BACKEND": keras.backend.backend()}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
-    assert done.stdout.split() == ["True", "LazyAdam", "True"], done.stderr[-2000:]
+    assert done.stdout.split() == ["True", "LazyAdam", "True"] * 3, done.stderr[-2000:]

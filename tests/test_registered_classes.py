@@ -30,6 +30,7 @@ CASES = {
         "name": "mine",
     },
     **{cls.__name__: {} for cls in SCORERS.values()},
+    "DURA": {"weight": 0.5},
     "L2": {"weight": 0.5},
     "N3": {"weight": 0.5, "pair_weight": 0.25},
     "RelationPrediction": {"weight": 0.5},

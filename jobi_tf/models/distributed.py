@@ -1,15 +1,31 @@
-"""What a Keras model needs to train on several workers."""
+"""What a Keras model needs to train on several devices and workers."""
 
 from typing import Any, Self
 
 import keras
 import tensorflow as tf
 
+from jobi_tf.errors import UsageError
 from jobi_tf.workers import has_workers, parts_of
 
 
 class DistributedModel(keras.Model):
-    """A model that has all its weights from the start, and that several workers may train."""
+    """A model that has all its weights from the start, and that several devices and workers may train."""
+
+    def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> keras.callbacks.History:
+        """Trains the model, as `keras.Model.fit` does.
+
+        Raises:
+            UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly.
+        """
+        devices = self.distribute_strategy.num_replicas_in_sync
+        rows = next(iter(tf.nest.flatten(x.element_spec))).shape[0] if isinstance(x, tf.data.Dataset) else None
+        if rows and rows % devices:
+            raise UsageError(
+                f"expected batches that {devices} devices can share evenly, got {rows} rows (or chunks of shared "
+                "negatives) in a batch"
+            )
+        return super().fit(x, *args, **kwargs)
 
     def compute_metrics(self, *args: Any, **kwargs: Any) -> dict[str, tf.Tensor]:
         """Returns the metrics of a step: scalars, or with several workers float [1], which Keras 3.15 averages."""
@@ -22,13 +38,12 @@ class DistributedModel(keras.Model):
         """Returns a copy in the memory of this process, not compiled, with the weights that parameter servers hold."""
         copy = type(self).from_config(self.get_config())
         for variable, own in zip(self.weights, copy.weights, strict=True):
-            start = 0
-            for part in parts_of(variable):
-                if part.shape.rank:
-                    own.value[start : start + part.shape[0]].assign(part)
-                    start += part.shape[0]
-                else:
-                    own.assign(part)
+            start, parts = 0, parts_of(variable)
+            for part in parts if len(parts) > 1 else []:
+                own.value[start : start + part.shape[0]].assign(part)
+                start += part.shape[0]
+            if len(parts) == 1:
+                own.assign(parts[0])
         return copy
 
     def _maybe_symbolic_build(self, *args: Any, **kwargs: Any) -> None:

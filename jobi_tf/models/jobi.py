@@ -40,7 +40,7 @@ class JoBi(DistributedModel):
         joint: whether there is a pair head.
         reciprocal: whether each relation has an inverse, r + R, by which heads are sought: the head of (?, r, t) as the
             tail of (t, r + R, ?). The two sides of a triple then have different scores; `score` is that of the tail.
-        regularizers: losses to add: `"n3"`, `"l2"`, `"relation_prediction"`, or `jobi_tf.Regularizer` objects.
+        regularizers: losses to add: `"n3"`, `"l2"`, `"dura"`, `"relation_prediction"`, or `jobi_tf.Regularizer`s.
         entity_dropout: dropout rate of the known entity's embedding in training queries, in [0, 1).
         relation_dropout: dropout rate of relation embeddings in training queries, in [0, 1).
         entity_initializer: a Keras initialiser or its name. None: Glorot normal over each [E, d] part of the table.

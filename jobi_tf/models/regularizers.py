@@ -8,9 +8,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from jobi_tf.data.occurrences import HEAD, TAIL
 from jobi_tf.errors import UsageError
 from jobi_tf.models.layers import Head
-from jobi_tf.models.scorers.scorer import constructor_arguments, named_object
+from jobi_tf.models.scorers.scorer import Relations, constructor_arguments, named_object
 
 SMALLEST = 1e-30  # keeps the gradient of a square root finite where a number is zero
 
@@ -143,7 +144,32 @@ class RelationPrediction(Regularizer):
         return self.weight * positives.triples * tf.reduce_sum(positives.weight * losses)
 
 
-REGULARIZERS = {"n3": N3, "l2": L2, "relation_prediction": RelationPrediction}
+@keras.saving.register_keras_serializable("jobi_tf")
+class DURA(Regularizer):
+    """weight / 2 · (|h|² + |t|² + |h·R|² + |R·t|²) of the triple head, in the mean over triples.
+
+    h·R is the query for the tail and R·t that for the head, so that entities which complete the same queries are drawn
+    together. Only for scorers that are the dot product of a query and an embedding.
+
+    Reference: Zhang et al., Duality-Induced Regularizer for Tensor Factorization Based Knowledge Graph Completion,
+    NeurIPS 2020.
+    """
+
+    def __init__(self, weight: float = 0.05):
+        self.weight = weight
+
+    def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
+        """Returns the penalty on entities and queries."""
+        scorer = heads[0].scorer
+        if not scorer.linear_in_relations:
+            raise UsageError(f"expected a bilinear scorer for DURA, got {scorer.name}")
+        relations = Relations(heads[0].prepared(positives.distinct[0]), positives.place)
+        queries = [scorer.queries(TAIL, positives.anchor, relations), scorer.queries(HEAD, positives.answer, relations)]
+        squares = [tf.reduce_sum(x * x, -1) for x in (positives.anchor, positives.answer, *queries)]
+        return self.weight / 2 * tf.reduce_sum(positives.weight * tf.add_n(squares))
+
+
+REGULARIZERS = {"n3": N3, "l2": L2, "dura": DURA, "relation_prediction": RelationPrediction}
 
 
 def get(regularizer: str | dict[str, Any] | Regularizer) -> Regularizer:

@@ -18,7 +18,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
 from jobi_tf.models import scorers
 from jobi_tf.models.jobi import HEADS, JoBi
-from jobi_tf.models.regularizers import L2, N3, Regularizer, RelationPrediction
+from jobi_tf.models.regularizers import DURA, L2, N3, Regularizer, RelationPrediction
 from jobi_tf.optimizers import LazyAdagrad, LazyAdam, RowAdagrad
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.workers import has_workers
@@ -111,6 +111,7 @@ def _regularizers(config: TrainConfig) -> list[Regularizer]:
     kinds: list[tuple[type[Regularizer], tuple[float, ...]]] = [
         (N3, (config.n3, config.n3_pair)),
         (L2, (config.l2,)),
+        (DURA, (config.dura,)),
         (RelationPrediction, (config.relation_prediction,)),
     ]
     return [cls(*weights) for cls, weights in kinds if any(weights)]

@@ -96,6 +96,9 @@ class TrainConfig(BaseModel):
         0.0, ge=0, allow_inf_nan=False, description="weight of N3 on the relation embeddings of the pair head"
     )
     l2: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of L2 on the embeddings of training triples")
+    dura: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="weight of DURA on entities and queries of training triples"
+    )
     entity_dropout: float = Field(0.0, ge=0, lt=1, description="dropout rate of entity embeddings in training queries")
     relation_dropout: float = Field(
         0.0, ge=0, lt=1, description="dropout rate of relation embeddings in training queries"

@@ -7,6 +7,9 @@ import subprocess
 import sys
 import time
 
+import pytest
+
+pytestmark = pytest.mark.processes
 EPOCHS = 20
 OPTIONS = ("--dim", "4", "--batch-size", "20", "--negatives", "5", "--epochs", str(EPOCHS), "--eval-every", "3")
 OPTIONS += ("--patience", "9")

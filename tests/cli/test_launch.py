@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
+pytestmark = pytest.mark.processes
 EPOCHS = 6
 OPTIONS = ("--dim", 8, "--batch-size", 500, "--negatives", 10, "--epochs", EPOCHS, "--eval-every", 2, "--patience", 9)
 MORE = ("--learning-rate", 0.01, "--n3", 0.01, "--tensorboard", "scalars,projector,histograms")

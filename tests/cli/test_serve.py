@@ -37,6 +37,7 @@ def serving(*arguments: object) -> Iterator[str]:
             process.kill()
 
 
+@pytest.mark.processes
 def test_serve(exports, tmp_path, monkeypatch):
     """It is not TensorFlow Serving's program that runs, even if there is one on the PATH."""
     program = tmp_path / "tensorflow_model_server"
@@ -82,6 +83,7 @@ def test_bad_tokens(exports, call, tmp_path, content):
     assert str(file) in call("serve", exports, "--token-file", file, status=1).stderr
 
 
+@pytest.mark.processes
 def test_a_library_is_missing(exports):
     name = "uvicorn"
     code = f"import sys; sys.modules[{name!r}] = None\nfrom jobi_tf.cli.main import main\nmain()"

@@ -55,6 +55,21 @@ def prediction_oracle(model, inputs):
     return total / count
 
 
+def dura_oracle(model, inputs):
+    """Zhang et al.: ½ (|h|² + |t|² + |h·R|² + |R·t|²) of each triple, the products by scores of unit vectors."""
+    triples, count = triples_of(inputs)
+    entity, relations = tables(model)
+    units, score, total = np.eye(entity.shape[1]), ORACLES[model.scorer.name], 0.0
+    for (head, relation, tail), weight, side in triples:
+        h, t = entity[[head]], entity[[tail]]
+        if model.reciprocal and side == 0:
+            h, t = t, h
+        r, shared = relations[[relation_row(model, relation, side)]], shared_weights(model)
+        rows = [h, t, score(h, r, units, **shared), score(units, r, t, **shared)]
+        total += weight / 2 * sum((x**2).sum() for x in rows)
+    return total / count
+
+
 def added(model, inputs, training=True):
     model(inputs, training=training)
     return float(tf.add_n(model.losses))
@@ -98,6 +113,17 @@ def test_gradients_of_norms(form):
     assert_gradients(model, batch(form), norms_oracle, rel=2e-2)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("scorer", LINEAR)
+def test_dura_is_that_of_the_triples(scorer, form):
+    reciprocal = form in BY_SIDE and scorer in ("complex", "rescal")
+    options = {"reciprocal": reciprocal, "regularizers": [jobi_tf.DURA(2.0)]}
+    model, inputs = jobi_tf.JoBi(ENTITIES, RELATIONS, 4, scorer, **options), batch(form, weights=True)
+    for table in model.weights:  # far enough from zero that mistakes show
+        table.assign(2 * table)
+    assert added(model, inputs) == pytest.approx(2 * dura_oracle(model, inputs), rel=1e-4)
+
+
 def test_the_norm_of_zeros_has_a_gradient_of_zero():
     squares = tf.Variable(tf.zeros([2, 3]))
     with tf.GradientTape() as tape:
@@ -130,9 +156,10 @@ def test_a_query_for_relations_gives_the_score(name):
 
 
 @pytest.mark.parametrize("name", [x for x in SCORERS if x not in LINEAR and x != "conve"])
-def test_other_scorers_refuse_relation_prediction(name):
+@pytest.mark.parametrize("regularizer", ["relation_prediction", "dura"])
+def test_other_scorers_refuse_relation_prediction_and_dura(name, regularizer):
     with pytest.raises(UsageError, match=name):
-        jobi_tf.JoBi(ENTITIES, RELATIONS, 4, name, regularizers=["relation_prediction"])(batch("own"))
+        jobi_tf.JoBi(ENTITIES, RELATIONS, 4, name, regularizers=[regularizer])(batch("own"))
 
 
 def test_regularizers_by_name():

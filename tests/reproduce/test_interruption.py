@@ -16,6 +16,7 @@ from jobi_tf.errors import JobiError
 from jobi_tf.reproduce.runs import train_run
 from jobi_tf.training.config import TrainConfig
 
+pytestmark = pytest.mark.processes
 SETTINGS = {
     "tensorboard": "none",
     "dim": 4,

@@ -17,6 +17,7 @@ from jobi_tf.reproduce.record import Record, measure
 from jobi_tf.training.run import load_run
 from tests.graphs import write_towns
 
+pytestmark = pytest.mark.processes
 SETTINGS = {"tensorboard": "none", "dim": 4, "batch_size": 20, "negatives": 5, "epochs": 2, "eval_every": 1}
 ROWS = [
     {"name": "plain", "settings": {"joint": False, "p": 0.0}, "paper": {"towns": [0.125, None]}},

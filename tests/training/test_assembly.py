@@ -26,6 +26,10 @@ FAST = [*(("complex", loss) for loss in LOSSES), ("tucker", "full-softmax"), ("r
 SLOW = [x for x in product([x for x in SCORERS if x != "conve"], LOSSES) if x not in FAST]
 
 
+def slow(**settings):
+    return pytest.param(settings, marks=pytest.mark.slow)
+
+
 def complete(graph=GRAPH, **settings):
     plain = {"dataset": "tiny", "dim": 8, "batch_size": 50, "negatives": 5, "learning_rate": 0.02, "epochs": 4}
     if settings.get("loss") == "full-softmax":
@@ -54,16 +58,16 @@ def test_the_losses_of_both_heads_fall(model, loss):
         {"n3": 0.01, "n3_pair": 0.01, "l2": 0.01},
         {"entity_dropout": 0.1, "relation_dropout": 0.1},
         {"label_smoothing": 0.1},
-        {"relation_prediction": 0.5},
+        slow(relation_prediction=0.5),
         ALL | {"reciprocal": True, "relation_prediction": 2.0, "model": "rescal"},
         {"optimizer": "adagrad", "learning_rate": None},
-        {"schedule": "cosine"},
-        {"schedule": "exponential"},
+        slow(schedule="cosine"),
+        slow(schedule="exponential"),
         ALL | {"reciprocal": True, "n3": 0.01, "entity_dropout": 0.1, "optimizer": "adagrad"},
-        ALL | {"joint": False, "label_smoothing": 0.1},
+        slow(**ALL, joint=False, label_smoothing=0.1),
         {"loss": "logistic", "adversarial_temperature": 0.5, "negatives_mode": "shared", "negatives": 6},
-        SIDES | {"reciprocal": True, "relation_prediction": 0.5, "n3": 0.01, "entity_dropout": 0.1},
-        SIDES | {"loss": "margin"},
+        slow(**SIDES, reciprocal=True, relation_prediction=0.5, n3=0.01, entity_dropout=0.1),
+        slow(**SIDES, loss="margin"),
         SHARED | {"reciprocal": True, "relation_prediction": 0.5, "n3": 0.01, "entity_dropout": 0.1},
         SHARED | {"loss": "logistic", "model": "tucker", "optimizer": "row-adagrad"},
     ],
@@ -78,8 +82,8 @@ def test_with_each_option_the_loss_falls(settings):
     "settings",
     [
         FULL | {"reciprocal": True, "entity_dropout": 0.2, "n3": 0.1, "schedule": "cosine", "model": "tucker"},
-        {"relation_dropout": 0.2, "optimizer": "adagrad", "l2": 0.1, "schedule": "exponential", "model": "rotate"},
-        {"loss": "logistic", "adversarial_temperature": 1.0, "label_smoothing": 0.1, "relation_prediction": 0.5},
+        slow(relation_dropout=0.2, optimizer="adagrad", l2=0.1, schedule="exponential", model="rotate"),
+        slow(loss="logistic", adversarial_temperature=1.0, label_smoothing=0.1, relation_prediction=0.5),
         SIDES | {"reciprocal": True, "filter_negatives": True, "optimizer": "row-adagrad"},
         SHARED | {"reciprocal": True, "filter_negatives": True, "optimizer": "adagrad"},
     ],

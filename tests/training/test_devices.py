@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):

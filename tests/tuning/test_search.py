@@ -149,6 +149,7 @@ def test_a_trial_that_is_always_killed_fails(tmp_path, trained):
     assert len(trained) == 1 + module.MOST_CRASHES
 
 
+@pytest.mark.processes
 def test_a_trial_of_a_killed_search_is_retried(tmp_path, trained, monkeypatch):
     """Killed before the trial had a heartbeat, and after."""
     monkeypatch.setattr(module, "HEARTBEAT", 1)
@@ -229,6 +230,7 @@ def test_options_of_the_command(call, tmp_path, monkeypatch):
     assert "jobi-tf[search]" in call("search", "practitioner", "--dataset", "world", status=1).stderr
 
 
+@pytest.mark.processes
 def test_a_killed_search_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
     """Killed in its first trial, which then continues from its checkpoint."""
     path, out = tmp_path / "small.yaml", tmp_path / "out"
@@ -268,6 +270,7 @@ def test_a_killed_search_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
     assert len(list(out.glob("*.png"))) == 3
 
 
+@pytest.mark.processes
 def test_a_trial_whose_process_is_killed_continues(tmp_path):
     """As the system does when memory runs out."""
     killed = []
