@@ -108,7 +108,7 @@ def _may_restart(task: _Task, servers: bool) -> bool:
 
 
 def _first_to_fail(tasks: list[_Task], servers: bool) -> _Task | None:
-    """Waits until all processes have ended, of which servers do so after the chief, or one has failed, which it returns."""
+    """Waits until one has failed, which it returns, or all have ended; with servers, until the chief has."""
     chief = tasks[0]
     while True:
         ended = [task for task in tasks if task.process.poll() is not None]

@@ -86,14 +86,17 @@ def _slots(optimizer: str, width: int) -> float:
 
 
 def memory(config: TrainConfig, graph: Graph) -> Memory:
-    """Returns the memory of a training on one device, given `completed` settings."""
-    tables = _Tables(config, graph)
+    """Returns the memory of a training on one device, given `completed` settings.
+
+    With parameter servers it is that of the chief, which needs a whole table to begin with and to save the model.
+    """
+    tables, servers = _Tables(config, graph), config.strategy == "parameter-server"
     ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, 64 * 13 * graph.num_entities)
     return Memory(
         RUNTIME,
         FLOAT * sum(rows * width for rows, width in tables.sizes),
-        round(FLOAT * sum(rows * width * _slots(config.optimizer, width) for rows, width in tables.sizes)),
-        _batch(config, graph, tables),
+        0 if servers else round(FLOAT * sum(x * width * _slots(config.optimizer, width) for x, width in tables.sizes)),
+        0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
         _graph(graph),
     )

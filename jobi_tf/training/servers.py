@@ -80,7 +80,9 @@ class Steps:
         Returns:
             The sums of their losses, float32 [losses], once a worker has computed them.
         """
-        return self._coordinator.schedule(self._steps, args=(tf.constant(first, tf.int64), tf.constant(count, tf.int64)))
+        return self._coordinator.schedule(
+            self._steps, args=(tf.constant(first, tf.int64), tf.constant(count, tf.int64))
+        )
 
     def _compute(self, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         """Computes some steps in a worker: the sums of their losses, float32 [losses]."""
@@ -174,7 +176,8 @@ def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback], state
     every.on_train_begin()
     for epoch in range(training.done, epochs):
         every.on_epoch_begin(epoch)
-        scheduled, in_flight, done = first, deque(), first
+        in_flight: deque[tuple[tf.distribute.coordinator.RemoteValue, int]] = deque()
+        scheduled = done = first
         while done < steps:
             while scheduled < steps and len(in_flight) < computed.most_in_flight and not checkpoint.is_due:
                 count = min(computed.block, steps - scheduled)
