@@ -72,9 +72,17 @@ class Cluster(BaseModel):
         return len(self.cluster.chief) + len(self.cluster.worker)
 
     def serve(self) -> NoReturn:
-        """Does as a worker or a parameter server what the chief commands, until it has ended."""
+        """Does as a worker or a parameter server what the chief commands, and ends when it has ended.
+
+        Raises:
+            JobiError: the address of this process cannot be used.
+        """
         addresses = {name: x for name, x in self.cluster.model_dump().items() if x}
-        tf.distribute.Server(tf.train.ClusterSpec(addresses), self.task.type, self.task.index)
+        try:
+            tf.distribute.Server(tf.train.ClusterSpec(addresses), self.task.type, self.task.index)
+        except tf.errors.OpError as error:
+            own = addresses[self.task.type][self.task.index]
+            raise JobiError(f"cannot serve at {own} of TF_CONFIG: {_sentence(error)}") from None
         host, _, port = self.cluster.chief[0].rpartition(":")
         seen, connected = 0.0, False
         while not connected or time.monotonic() - seen < SECONDS_WITHOUT_CHIEF:
@@ -130,6 +138,10 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
     if config.strategy == "parameter-server":
         return _parameter_server()
     cluster = Cluster.of_environment() if config.strategy in ("auto", "multi-worker") else None
+    if cluster and cluster.cluster.ps:
+        raise UsageError(
+            "expected no servers (ps) in TF_CONFIG for several trainings, such as those of the recipe auto"
+        )
     size = cluster.size if cluster else 0
     if size > 1:
         return _multi_worker(config)
@@ -164,7 +176,10 @@ def _parameter_server() -> tf.distribute.Strategy:
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     servers = resolver.cluster_spec().num_tasks("ps")
     partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(SMALLEST_PART, servers)
-    return tf.distribute.ParameterServerStrategy(resolver, partitioner)
+    try:
+        return tf.distribute.ParameterServerStrategy(resolver, partitioner)
+    except tf.errors.OpError as error:
+        raise JobiError(f"cannot connect to the workers and servers of TF_CONFIG: {_sentence(error)}") from None
 
 
 def _multi_worker(config: TrainConfig) -> tf.distribute.Strategy:

@@ -174,7 +174,7 @@ def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback], state
     first, sums, logs = training.first_step, np.array(state or [0.0] * len(computed.names)), {}
     model.stop_training = False
     every.on_train_begin()
-    for epoch in range(training.done, epochs):
+    for epoch in range(training.done, epochs if not training.best.finished else 0):
         every.on_epoch_begin(epoch)
         in_flight: deque[tuple[tf.distribute.coordinator.RemoteValue, int]] = deque()
         scheduled = done = first

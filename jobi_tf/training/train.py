@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
@@ -212,33 +213,39 @@ def _fit(
         # Last, since a checkpoint stands for all that the others wrote.
         (servers.ServersCheckpoint if has_servers(strategy) else Checkpoint)(training, state.get("metrics")),
     ]
-    if has_servers(strategy) and not best.finished:
-        with workers_needed(strategy, folder.path):
+    with workers_needed(strategy, folder.path):
+        if has_servers(strategy):
             servers.fit(training, every, state.get("metrics"))
-    # The rest of an epoch that was interrupted is shorter, and so is fitted by itself.
-    parts = [(done, done + 1, size.steps - first_step)] if first_step else []
-    parts.append((done + len(parts), config.epochs, size.steps))
-    for first, last, steps in parts if not has_servers(strategy) else []:
-        if best.finished or first >= last:
-            break
-        first_of_part = (first + 1) * size.steps - steps
-        with workers_needed(strategy, folder.path), strategy.scope():
-            replicas = strategy.num_replicas_in_sync
-            model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, replicas)
-            model.fit(
-                distributed_batches(config, graph, strategy, first_of_part),
-                epochs=last,
-                initial_epoch=first,
-                steps_per_epoch=steps,
-                callbacks=every,
-                verbose=0,
-                shuffle=False,
-            )
+        else:
+            _fit_by_keras(training, every)
     if not config.eval_every:
         by_chief_alone(strategy, lambda: save_bare_model(model, folder.model))
     with workers_needed(strategy, folder.path):
         wait_for_workers(strategy)  # for the files of the chief
     return load_run(folder.path)
+
+
+def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback]) -> None:
+    model, config, strategy, done = training.model, training.config, training.strategy, training.done
+    # The rest of an epoch that was interrupted is shorter, and so is fitted by itself.
+    parts = [(done, done + 1, training.steps - training.first_step)] if training.first_step else []
+    parts.append((done + len(parts), config.epochs, training.steps))
+    for first, last, steps in parts:
+        if training.best.finished or first >= last:
+            break
+        first_of_part = (first + 1) * training.steps - steps
+        with strategy.scope():
+            replicas = strategy.num_replicas_in_sync
+            model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, replicas)
+            model.fit(
+                distributed_batches(config, training.graph, strategy, first_of_part),
+                epochs=last,
+                initial_epoch=first,
+                steps_per_epoch=steps,
+                callbacks=callbacks,
+                verbose=0,
+                shuffle=False,
+            )
 
 
 def _tensorboard(training: Training, ranking: ValidationRanking | None) -> "list[TensorBoard]":
