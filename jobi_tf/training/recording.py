@@ -1,6 +1,7 @@
 """Callbacks that write a run folder: the best model, the metrics and the checkpoints."""
 
 import csv
+import gc
 import json
 import math
 import shutil
@@ -202,6 +203,7 @@ def save_bare_model(model: JoBi, path: Path) -> None:
     with written_beside(path) as beside:
         if has_servers(model.distribute_strategy):
             model.gathered().save(beside)
+            gc.collect()  # a model refers to itself
         else:
             with _uncompiled(model):
                 model.save(beside)
