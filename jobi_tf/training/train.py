@@ -59,7 +59,8 @@ def train(
     validation split and trains with the best of them, all within `minutes`.
 
     Several workers that `TF_CONFIG` names all call this with the same arguments, and share the run folder: the first of
-    them, the chief, writes it.
+    them, the chief, writes it. If it names parameter servers too, this returns in the chief only; the process of a
+    worker or a server serves the chief and ends after it.
 
     Args:
         dataset: name of a data set, path of a folder or file of triples, or a graph.
