@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from jobi_tf.training.recording import Training
 
 _RUN = GROUPS["Run"]
+SMALLEST_SHARE = 0.005  # GB, of the memory that is shown by part
 
 
 @cloup.command(cls=Command)
@@ -206,8 +208,8 @@ def _devices(training: "Training") -> str:
 
 
 def _memory(memory: "Memory") -> str:
-    parts = ("embeddings", "optimizer", "batch", "ranking", "graph")
-    shares = ", ".join(f"{part} {getattr(memory, part) / 2**30:.2f}" for part in parts)
+    sizes = {"TensorFlow" if x.name == "runtime" else x.name: getattr(memory, x.name) / 2**30 for x in fields(memory)}
+    shares = ", ".join(f"{part} {size:.2f}" for part, size in sizes.items() if size >= SMALLEST_SHARE)
     return f"about {memory.total / 2**30:.1f} GB: {shares}"
 
 
