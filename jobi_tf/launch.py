@@ -1,4 +1,4 @@
-"""The workers of a training as processes of this machine."""
+"""The workers, and parameter servers, of a training as processes of this machine."""
 
 import contextlib
 import json
@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO
 
 import psutil
@@ -20,15 +21,31 @@ from jobi_tf.errors import JobiError
 SECONDS_FOR_THE_CHIEF = 3  # to report by itself what failed in another worker too, such as a wrong setting
 
 
-def launch(workers: int, arguments: Sequence[str]) -> int:
+@dataclass
+class _Task:
+    """A process, by its place in `TF_CONFIG`; the chief has the terminal, others write to a file."""
+
+    type: str
+    index: int
+    output: IO[bytes] | None
+    process: subprocess.Popen
+
+    @property
+    def name(self) -> str:
+        return {"chief": "the chief", "ps": f"parameter server {self.index}"}.get(self.type, f"worker {self.index}")
+
+
+def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
     """Runs `jobi-tf` with the same arguments in several processes, each with a `TF_CONFIG`, until all have ended.
 
-    The first one, the chief, has the terminal. If one fails, all are ended, and what it printed last is shown. They are
-    ended by a signal that interrupts this process too, and then the chief prints how to resume.
+    The first one, the chief, has the terminal. Without servers it is the first of the workers. If one fails, all are
+    ended, and what it printed last is shown. They are ended by a signal that interrupts this process too, and then the
+    chief prints how to resume. With servers, a worker that is killed is started again.
 
     Args:
-        workers: number of processes.
+        workers: number of workers.
         arguments: of `jobi-tf`.
+        servers: number of parameter servers; with some, there is a chief beside the workers.
 
     Returns:
         The exit status of the process that failed first, 0 if none did.
@@ -36,38 +53,45 @@ def launch(workers: int, arguments: Sequence[str]) -> int:
     Raises:
         JobiError: a process was killed.
     """
-    addresses = [f"127.0.0.1:{port}" for port in _free_ports(workers)]
-    processes: list[subprocess.Popen] = []
+    jobs = {"chief": 1, "worker": workers, "ps": servers} if servers else {"worker": workers}
+    ports = iter(_free_ports(sum(jobs.values())))
+    cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
+    tasks: list[_Task] = []
     with contextlib.ExitStack() as stack:
-        outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(workers)]
         try:
-            for index, output in enumerate(outputs):
-                processes.append(_start(addresses, index, arguments, output if index else None))
-            with _forwarded(processes[0]):
-                failed = _first_to_fail(processes)
+            for job, count in jobs.items():
+                for index in range(count):
+                    output = stack.enter_context(tempfile.TemporaryFile()) if tasks else None
+                    tasks.append(_Task(job, index, output, _start(cluster, job, index, arguments, output)))
+            with _forwarded(tasks[0].process):
+                while (failed := _first_to_fail(tasks, bool(servers))) and _may_restart(failed, bool(servers)):
+                    print(f"{failed.name} was killed, and is started again", file=sys.stderr)
+                    failed.process = _start(cluster, failed.type, failed.index, arguments, failed.output)
             if failed is None:
                 return 0
-            status = processes[failed].returncode
-            if failed:
-                _show(outputs[failed], failed)
+            status = failed.process.returncode
+            if failed.output:
+                _show(failed.output, failed.name)
         finally:
-            for process in processes:  # checkpoints are complete or not there
-                process.kill()
-                process.wait()
+            for task in tasks:  # checkpoints are complete or not there
+                task.process.kill()
+                task.process.wait()
     if status < 0:
-        name = "the chief, worker 0" if failed == 0 else f"worker {failed}"
         raise JobiError(
-            f"{name} of {workers} was killed ({signal.Signals(-status).name}), and the others were ended; resume with "
-            "the same command and --resume RUN instead of --run-dir and the settings"
+            f"{failed.name} was killed ({signal.Signals(-status).name}), and all other processes were ended; resume "
+            "with the same command and --resume RUN instead of --run-dir and the settings"
         )
     return status
 
 
-def _start(addresses: list[str], index: int, arguments: Sequence[str], output: IO | None) -> subprocess.Popen:
-    cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+def _start(
+    cluster: dict[str, list[str]], job: str, index: int, arguments: Sequence[str], output: IO | None
+) -> subprocess.Popen:
     # The cores are shared, unless the environment says otherwise.
-    threads = max(1, len(psutil.Process().cpu_affinity() or [0]) // len(addresses))
-    environment = {"TF_NUM_INTRAOP_THREADS": str(threads), **os.environ, "TF_CONFIG": json.dumps(cluster)}
+    processes = sum(map(len, cluster.values()))
+    threads = max(1, len(psutil.Process().cpu_affinity() or [0]) // processes)
+    config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+    environment = {"TF_NUM_INTRAOP_THREADS": str(threads), **os.environ, "TF_CONFIG": config}
     return subprocess.Popen(
         [sys.executable, "-m", "jobi_tf.cli", *arguments],
         env=environment,
@@ -78,18 +102,23 @@ def _start(addresses: list[str], index: int, arguments: Sequence[str], output: I
     )
 
 
-def _first_to_fail(processes: list[subprocess.Popen]) -> int | None:
-    """Waits until all processes have ended, or one has failed, and returns the number of that."""
-    chief = processes[0]
+def _may_restart(task: _Task, servers: bool) -> bool:
+    """Returns whether the others do without a worker that was killed, as they do with servers."""
+    return servers and task.type == "worker" and task.process.returncode < 0
+
+
+def _first_to_fail(tasks: list[_Task], servers: bool) -> _Task | None:
+    """Waits until one has failed, which it returns, or all have ended; with servers, until the chief has."""
+    chief = tasks[0]
     while True:
-        ended = [i for i, process in enumerate(processes) if process.poll() is not None]
-        failed = [i for i in ended if processes[i].returncode]
+        ended = [task for task in tasks if task.process.poll() is not None]
+        failed = [task for task in ended if task.process.returncode]
         if failed:
-            if chief.poll() is None and processes[failed[0]].returncode > 0:
+            if chief.process.poll() is None and failed[0].process.returncode > 0:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    chief.wait(SECONDS_FOR_THE_CHIEF)
-            return 0 if chief.returncode else failed[0]
-        if len(ended) == len(processes):
+                    chief.process.wait(SECONDS_FOR_THE_CHIEF)
+            return chief if chief.process.returncode else failed[0]
+        if len(ended) == len(tasks) or (servers and chief in ended):
             return None
         time.sleep(0.02)
 
@@ -112,10 +141,10 @@ def _forwarded(chief: subprocess.Popen) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _show(output: IO[bytes], worker: int) -> None:
+def _show(output: IO[bytes], name: str) -> None:
     output.seek(0)
     for line in output.read().decode("utf-8", "replace").splitlines():
-        print(f"[worker {worker}] {line}", file=sys.stderr)
+        print(f"[{name}] {line}", file=sys.stderr)
 
 
 def _free_ports(count: int) -> list[int]:

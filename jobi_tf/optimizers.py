@@ -35,6 +35,7 @@ class LazyAdam(keras.optimizers.Adam):
 
     sparse = True  # handles gradients that are `tf.IndexedSlices`
     xla = False  # the training step is compiled by XLA as a whole; set by `JoBi.compile`
+    concurrent = False  # several workers update the same rows at any time; set by `JoBi.compile`
 
     def __init__(
         self,
@@ -47,6 +48,11 @@ class LazyAdam(keras.optimizers.Adam):
     ):
         _refuse_dense(kwargs)
         super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
+
+    @property
+    def slots(self) -> list[list[keras.Variable]]:
+        """What is kept beside the variables: the moments, a list of each in the order of the variables."""
+        return [self._momentums, self._velocities]
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
@@ -62,12 +68,13 @@ class LazyAdam(keras.optimizers.Adam):
             "beta2": tf.cast(self.beta_2, dtype),
             "epsilon": tf.cast(self.epsilon, dtype),
         }
+        lock = {"use_locking": self.concurrent}
         if not isinstance(gradient, tf.IndexedSlices):
             var, first, second = (table.handle for table in tables)
-            tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, grad=gradient, **settings)
+            tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, grad=gradient, **settings, **lock)
             return
         rows, gradients = sum_repeated(gradient, self.xla)
-        if self.xla or on_gpu():
+        if self.xla or self.concurrent or on_gpu():
             _update_rows(tables, rows, gradients, settings)
             return
         blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(variable.shape[0] / ROWS_OF_A_BLOCK))
@@ -98,6 +105,7 @@ class LazyAdagrad(keras.optimizers.Adagrad):
 
     sparse = True
     xla = False
+    concurrent = False
 
     def __init__(
         self,
@@ -110,11 +118,16 @@ class LazyAdagrad(keras.optimizers.Adagrad):
         _refuse_dense(kwargs)
         super().__init__(learning_rate, initial_accumulator_value, epsilon, name=name, **kwargs)
 
+    @property
+    def slots(self) -> list[list[keras.Variable]]:
+        """What is kept beside the variables: the accumulators, in the order of the variables."""
+        return [self._accumulators]
+
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
         table, accumulator = _raw(variable, self._accumulators[self._get_variable_index(variable)])
         settings = {"lr": tf.cast(learning_rate, variable.dtype), "epsilon": tf.cast(self.epsilon, variable.dtype)}
-        handles = {"var": table.handle, "accum": accumulator.handle}
+        handles = {"var": table.handle, "accum": accumulator.handle, "use_locking": self.concurrent}
         if not isinstance(gradient, tf.IndexedSlices):
             tf.raw_ops.ResourceApplyAdagradV2(grad=gradient, **handles, **settings)
             return
@@ -163,10 +176,12 @@ class RowAdagrad(LazyAdagrad):
             return
         keras.optimizers.Optimizer.build(self, variables)
         initializer = keras.initializers.Constant(self.initial_accumulator_value)
-        self._accumulators = [
-            self.add_variable(shape=x.shape[:1], initializer=initializer, dtype=x.dtype, name="accumulator")
-            for x in variables
-        ]
+        self._accumulators = []
+        for x in variables:
+            raw = x.value if isinstance(x, keras.Variable) else x
+            with tf.distribute.get_strategy().extended.colocate_vars_with(raw):
+                options = {"initializer": initializer, "dtype": x.dtype, "name": "accumulator"}
+                self._accumulators.append(self.add_variable(shape=x.shape[:1], **options))
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""

@@ -1,16 +1,35 @@
-"""Strategies of `tf.distribute`: the copies of a variable, and several processes, the workers, that train one model."""
+"""Strategies of `tf.distribute`: the parts of a variable, and several processes that train one model."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
+
+if TYPE_CHECKING:
+    import keras
 
 
 def has_workers(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether a strategy spreads work over several processes."""
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+
+
+def has_servers(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether variables are on parameter servers, and this process is the chief that coordinates workers."""
+    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
+
+
+def parts_of(variable: "keras.Variable") -> list[tf.Variable]:
+    """Returns the TensorFlow variables that hold the rows of a variable, in order: one, unless servers share them."""
+    return list(getattr(variable.value, "variables", [variable.value]))
+
+
+def parts_of_all(variables: "Iterable[keras.Variable]") -> list[tf.Variable]:
+    """Returns the `parts_of` several variables in one list."""
+    return [part for variable in variables for part in parts_of(variable)]
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -57,10 +57,12 @@ def test_repeated_rows_are_added_up_before_they_are_squared():
     assert variable.numpy()[:, 0] == pytest.approx([0, -0.1], abs=1e-6)
 
 
-def test_a_row_that_comes_and_goes_follows_the_oracle():
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_a_row_that_comes_and_goes_follows_the_oracle(concurrent):
     variable = table()
     expected, gradients = variable.numpy(), []
     optimizer = built(variable, 0.1)
+    optimizer.concurrent = concurrent
     for step, ids in enumerate([[0, 1, 1], [2], [1, 5, 5, 5, 1], [0, 2], [3, 3]]):
         sparse = slices(ids, step)
         optimizer.apply([sparse], [variable])

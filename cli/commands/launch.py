@@ -9,20 +9,29 @@ from ..options import Command
 
 
 @cloup.command(cls=Command, context_settings={"ignore_unknown_options": True})
-@cloup.option("--workers", type=click.IntRange(min=2), default=2, metavar="N", help="Number of processes.")
+@cloup.option("--workers", type=click.IntRange(min=1), default=2, metavar="N", help="Number of workers.")
+@cloup.option(
+    "--servers", type=click.IntRange(min=0), default=0, metavar="N", help="Number of parameter servers, and a chief."
+)
 @cloup.argument("command", nargs=-1, metavar="-- train …", required=True)
-def launch(workers: int, command: tuple[str, ...]) -> int:
+def launch(workers: int, servers: int, command: tuple[str, ...]) -> int:
     """Train by several processes on this machine.
 
     \b
       jobi-tf launch --workers 2 -- train --dataset fb15k-237 --run-dir runs/two
       jobi-tf launch --workers 2 -- train --resume runs/two
+      jobi-tf launch --workers 2 --servers 2 -- train --dataset fb15k-237 --run-dir runs/servers
 
     Each process is a worker of TensorFlow's MultiWorkerMirroredStrategy with an equal part of each batch. The first one
     writes the run folder and shows its progress. If one ends, all do.
+
+    With parameter servers, these hold the embeddings. Each worker trains on batches of its own without waiting for the
+    others, and is started again if it is killed. A chief beside them writes the run folder.
     """
     from jobi_tf import launch as processes
 
     if command[0] != "train":
         raise UsageError(f"expected `train` after --, got {command[0]!r}: other commands have no workers")
-    return processes.launch(workers, command)
+    if workers == 1 and not servers:
+        raise UsageError("expected --workers to be at least 2 without --servers, got 1")
+    return processes.launch(workers, command, servers)

@@ -177,11 +177,6 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     entities = graph.num_entities * width
     others = "networks and relations" if model.heads[0].net else "relations"
     ranked = f"ranked every {config.eval_every}, patience {config.patience}" if config.eval_every else "never ranked"
-    tables = training.strategy.experimental_local_results(model.entities.table.value)
-    devices = [table.device.rpartition("device:")[2] for table in tables]
-    replicas = training.strategy.num_replicas_in_sync
-    workers = f" in each of {replicas // len(devices)} workers" if replicas > len(devices) else ""
-    share = f", {(config.batch_size or 0) // replicas:,} of a batch on each" if replicas > 1 else ""
     done = f"; {training.done} done" if training.done else ""
     return [
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
@@ -191,10 +186,25 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
         ("training", f"batches of {config.batch_size:,}; {_negatives(config)}"),
         ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
         ("epochs", f"at most {config.epochs}, of {training.steps:,} steps; {ranked}{done}"),
-        ("devices", f"{', '.join(devices)}{workers}{share}"),
+        ("devices", _devices(training)),
         ("memory", _memory(training.memory)),
         ("run", str(training.folder.path)),
     ]
+
+
+def _devices(training: "Training") -> str:
+    from jobi_tf.training.devices import Cluster
+    from jobi_tf.workers import has_servers
+
+    strategy, table = training.strategy, training.model.entities.table.value
+    if has_servers(strategy) and (cluster := Cluster.of_environment()):
+        jobs = cluster.cluster
+        return f"{len(jobs.worker)} workers, with a batch each; {len(jobs.ps)} parameter servers"
+    devices = [copy.device.rpartition("device:")[2] for copy in strategy.experimental_local_results(table)]
+    replicas = strategy.num_replicas_in_sync
+    workers = f" in each of {replicas // len(devices)} workers" if replicas > len(devices) else ""
+    share = f", {(training.config.batch_size or 0) // replicas:,} of a batch on each" if replicas > 1 else ""
+    return f"{', '.join(devices)}{workers}{share}"
 
 
 def _memory(memory: "Memory") -> str:

@@ -325,7 +325,7 @@ def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf
         return tf.random.experimental.stateless_shuffle(rows, seed_of_window)[skip:]
 
     def batches(epoch: tf.Tensor) -> tf.data.Dataset:
-        done = tf.where(epoch == first_epoch, tf.constant(skipped, tf.int64), 0)
+        done = tf.where(epoch == first_epoch, tf.cast(skipped, tf.int64), 0)
         first = done // triples
         numbers = tf.data.Dataset.range(first, -(-len(shards) // triples))
         windows = numbers.map(lambda i: shuffled(epoch, i, tf.where(i == first, done % triples, 0)))

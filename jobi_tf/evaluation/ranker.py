@@ -11,7 +11,7 @@ from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column, query_key
 from jobi_tf.errors import JobiError
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.workers import local_replicas, sum_over_workers
+from jobi_tf.workers import local_replicas, parts_of, sum_over_workers
 
 MEMORY_BUDGET = 512 * 2**20
 # Scores of this size are still fast to read again, and their memory is reused from block to block.
@@ -49,10 +49,7 @@ class Ranker:
             mask = np.zeros(model.num_entities, bool)
             mask[candidates] = True
             self._mask = tf.constant(mask)
-        # The products and the scores, float32; comparisons, bool, and their casts to int32.
-        bytes_per_query = model.num_entities * (4 * (1 + model.scorer.dot_products) + 5)
-        fast = int(np.clip(FAST_BYTES // (4 * model.num_entities), 64, 1024))
-        self.block = max(1, min(fast, memory_budget // bytes_per_query))
+        self.block = _block(model, model.num_entities, memory_budget)
         self._strategy = tf.distribute.get_strategy()
         self._replicas = local_replicas(self._strategy)
         self._candidates = tf.function(model.candidates)
@@ -140,25 +137,136 @@ class Ranker:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Counts better and equal candidates of each triple.
 
-        Known answers are counted with all others and then subtracted: scores are never overwritten. The score of the
-        true answer is taken from the same product as those of the candidates, so that both are rounded alike, except in
-        the last columns of a product, which other instructions may compute.
+        The score of the true answer is taken from the same product as those of the candidates, so that both are rounded
+        alike, except in the last columns of a product, which other instructions may compute.
         """
         scores = self.model.scores(queries, side, candidates)  # [Q, E]
         finite = tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))
         if repeated:
             scores = tf.gather(scores, place)  # [P, E]
         true = tf.gather(scores, answers, batch_dims=1)  # [P]
-        known, target = tf.gather_nd(scores, tf.stack([rows, entities], 1)), tf.gather(true, rows)
-        counts = []
-        for compare in (tf.greater, tf.equal):
-            every, left_out = compare(scores, true[:, None]), compare(known, target)
-            if self._mask is not None:
-                every, left_out = every & self._mask, left_out & tf.gather(self._mask, entities)
-            count = tf.reduce_sum(tf.cast(every, tf.int32), 1)
-            counts.append(count - tf.math.unsorted_segment_sum(tf.cast(left_out, tf.int32), rows, tf.size(true)))
-        own = tf.ones_like(counts[1]) if self._mask is None else tf.cast(tf.gather(self._mask, answers), tf.int32)
-        return tf.stack([counts[0], counts[1] - own]), finite
+        greater, equal = tf.unstack(_better_and_equal(scores, true, rows, entities, self._mask))
+        own = tf.ones_like(equal) if self._mask is None else tf.cast(tf.gather(self._mask, answers), tf.int32)
+        return tf.stack([greater, equal - own]), finite
+
+
+class PartsRanker:
+    """Ranks as `Ranker` does, with one part of the entity table at a time in the memory of this process.
+
+    Parameter servers hold the parts. Each is received twice for a side: to score the true answers that are among its
+    entities, and to count its entities with better and equal scores.
+
+    Args:
+        model: the model whose triple head scores.
+        known: answers that are left out as candidates, except the one that is ranked.
+        memory_budget: bytes for the scores of a block.
+    """
+
+    def __init__(self, model: JoBi, known: KnownAnswers, memory_budget: int = MEMORY_BUDGET):
+        self.model, self.known = model, known
+        self._parts = parts_of(model.entities.table)
+        self._ends = np.cumsum([x.shape[0] for x in self._parts])
+        self._block = _block(model, max(x.shape[0] for x in self._parts), memory_budget)
+        self._scores = [tf.function(partial(self._true_scores, side), reduce_retracing=True) for side in (HEAD, TAIL)]
+        self._count = [tf.function(partial(self._count_block, side), reduce_retracing=True) for side in (HEAD, TAIL)]
+
+    def rank(self, triples: np.ndarray, side: int) -> Ranks:
+        """Ranks the entities on `side` of `triples`, int [N, 3].
+
+        Raises:
+            JobiError: a score is not finite.
+        """
+        answers = triples[:, column(side)]
+        part = np.searchsorted(self._ends, answers, "right")
+        # The answers of a block are in one part, so that their scores come from the products that count its entities.
+        blocks = [
+            rows[start : start + self._block]
+            for rows in (np.flatnonzero(part == i) for i in range(len(self._parts)))
+            for start in range(0, len(rows), self._block)
+        ]
+        true, ranks, finite = np.zeros(len(triples), np.float32), np.zeros((2, len(triples)), np.int64), True
+        with full_float32():
+            for i, first, candidates in self._candidates():
+                for block in blocks:
+                    if part[block[0]] == i:
+                        places = tf.constant(answers[block] - first, tf.int32)
+                        true[block] = self._scores[side](triples[block], candidates, places)
+            for _, first, candidates in self._candidates():
+                for block in blocks:
+                    places = self._left_out(triples[block], side, first, first + len(candidates))
+                    counts, good = self._count[side](triples[block], candidates, true[block], *places)
+                    ranks[:, block] += counts
+                    finite = finite and bool(good)
+        if not finite:
+            raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
+        return Ranks(*ranks)
+
+    def _candidates(self) -> Iterator[tuple[int, int, tf.Tensor]]:
+        """Yields number, first entity and candidates of each part."""
+        for i, (part, end) in enumerate(zip(self._parts, self._ends, strict=True)):
+            candidates = self.model.scorer.candidate(tf.constant(part.numpy()))
+            yield i, int(end) - len(candidates), candidates
+
+    def _left_out(self, triples: np.ndarray, side: int, first: int, end: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns row and place of each known answer of a block that is in a part, the true answers included."""
+        rows, entities = self.known.lookup(side, triples)
+        others = entities != triples[rows, column(side)]
+        rows = np.concatenate([rows[others], np.arange(len(triples))])
+        entities = np.concatenate([entities[others], triples[:, column(side)]])
+        inside = (entities >= first) & (entities < end)
+        return tf.constant(rows[inside], tf.int32), tf.constant(entities[inside] - first, tf.int32)
+
+    def _true_scores(self, side: int, triples: tf.Tensor, candidates: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self.model.scores(triples, side, candidates), places, batch_dims=1)
+
+    def _count_block(
+        self,
+        side: int,
+        triples: tf.Tensor,
+        candidates: tf.Tensor,
+        true: tf.Tensor,
+        rows: tf.Tensor,
+        places: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the counts of better and equal candidates, int [2, P], and whether all scores are finite."""
+        scores = self.model.scores(triples, side, candidates)
+        return _better_and_equal(scores, true, rows, places), tf.reduce_all(tf.math.is_finite(scores))
+
+
+def _better_and_equal(
+    scores: tf.Tensor, true: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor, mask: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Counts candidates with better scores than the true answer, and with equal ones.
+
+    Known answers are counted with all others and then subtracted: scores are never overwritten.
+
+    Args:
+        scores: of all candidates, [P, E].
+        true: of the true answers, [P].
+        rows: row of each known answer that is left out, [K].
+        entities: its column, [K].
+        mask: the candidates that count, bool [E]; None for all.
+
+    Returns:
+        int32 [2, P].
+    """
+    known, target = tf.gather_nd(scores, tf.stack([rows, entities], 1)), tf.gather(true, rows)
+    counts = []
+    for compare in (tf.greater, tf.equal):
+        every, left_out = compare(scores, true[:, None]), compare(known, target)
+        if mask is not None:
+            every, left_out = every & mask, left_out & tf.gather(mask, entities)
+        count = tf.reduce_sum(tf.cast(every, tf.int32), 1)
+        counts.append(count - tf.math.unsorted_segment_sum(tf.cast(left_out, tf.int32), rows, tf.size(true)))
+    return tf.stack(counts)
+
+
+def _block(model: JoBi, candidates: int, memory_budget: int) -> int:
+    """Returns the number of queries of a block."""
+    # The products and the scores, float32; comparisons, bool, and their casts to int32.
+    bytes_per_query = candidates * (4 * (1 + model.scorer.dot_products) + 5)
+    fast = int(np.clip(FAST_BYTES // (4 * candidates), 64, 1024))
+    return max(1, min(fast, memory_budget // bytes_per_query))
 
 
 @contextmanager

@@ -1,12 +1,12 @@
 """What a Keras model needs to train on several devices and workers."""
 
-from typing import Any
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
 
 from jobi_tf.errors import UsageError
-from jobi_tf.workers import has_workers
+from jobi_tf.workers import has_workers, parts_of
 
 
 class DistributedModel(keras.Model):
@@ -33,6 +33,18 @@ class DistributedModel(keras.Model):
         if has_workers(self.distribute_strategy):
             metrics = {name: tf.reshape(value, [1]) for name, value in metrics.items()}
         return metrics
+
+    def gathered(self) -> Self:
+        """Returns a copy in the memory of this process, not compiled, with the weights that parameter servers hold."""
+        copy = type(self).from_config(self.get_config())
+        for variable, own in zip(self.weights, copy.weights, strict=True):
+            start, parts = 0, parts_of(variable)
+            for part in parts if len(parts) > 1 else []:
+                own.value[start : start + part.shape[0]].assign(part)
+                start += part.shape[0]
+            if len(parts) == 1:
+                own.assign(parts[0])
+        return copy
 
     def _maybe_symbolic_build(self, *args: Any, **kwargs: Any) -> None:
         """Does nothing: all weights exist. Keras 3.15 would average a batch over workers, which fails."""

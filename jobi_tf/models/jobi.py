@@ -18,6 +18,7 @@ from jobi_tf.models.layers import EmbeddingTable, Head
 from jobi_tf.models.products import all_scores, check_precision, own_scores
 from jobi_tf.models.regularizers import Regularizer
 from jobi_tf.models.scorers.scorer import Scorer, constructor_arguments, glorot_normal
+from jobi_tf.workers import has_servers, parts_of_all
 
 HEADS = ("triple", "pair")
 
@@ -150,9 +151,12 @@ class JoBi(DistributedModel):
         self.xla = self.jit_compile
         if sparse := getattr(self.optimizer, "sparse", False):
             self.optimizer.xla = self.xla
+            self.optimizer.concurrent = has_servers(self.distribute_strategy)
         for table in (self.entities, *(head.relations for head in self.heads)):
             table.sparse_gradient = sparse
-        self.optimizer.build(self.trainable_variables)
+        # Whatever a server keeps beside its part of a variable has to be on that server too.
+        whole = not has_servers(self.distribute_strategy)
+        self.optimizer.build(self.trainable_variables if whole else parts_of_all(self.trainable_variables))
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model as it was saved."""
@@ -174,7 +178,7 @@ class JoBi(DistributedModel):
             float32 [B, length]. The score of an entity is its dot product with a row of `candidates`, for bilinear
             scorers, or a function of it; see `Scorer`.
         """
-        anchor = tf.gather(self.entities.table.value, triples[:, column(1 - side)])
+        anchor = self.entities.rows(triples[:, column(1 - side)])
         return self.heads[HEADS.index(head)].queries_of(triples[:, 1], side, anchor)
 
     def scores(self, triples: tf.Tensor, side: int, candidates: tf.Tensor | None = None) -> tf.Tensor:
@@ -188,7 +192,7 @@ class JoBi(DistributedModel):
     def score(self, triples: tf.Tensor, head: str = "triple") -> tf.Tensor:
         """Returns the scores of triples by a head, `triple` or `pair`: int [B, 3] → float32 [B]."""
         triples = tf.convert_to_tensor(triples)
-        tails = self.scorer.candidate(tf.gather(self.entities.table.value, triples[:, column(TAIL)]))
+        tails = self.scorer.candidate(self.entities.rows(triples[:, column(TAIL)]))
         return own_scores(self.scorer, self.queries(triples, TAIL, head), tails)
 
     def get_config(self) -> dict[str, Any]:

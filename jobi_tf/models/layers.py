@@ -1,5 +1,9 @@
 """The parts of a model: embedding tables and heads."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -9,7 +13,7 @@ from jobi_tf.data.seeds import fold_in
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.scorers import Scorer
 from jobi_tf.models.scorers.scorer import Relations
-from jobi_tf.workers import copy_of_replica
+from jobi_tf.workers import copy_of_replica, has_servers
 
 
 class EmbeddingTable(keras.layers.Layer):
@@ -28,16 +32,16 @@ class EmbeddingTable(keras.layers.Layer):
     def __init__(self, count: int, width: int, initializer: keras.initializers.Initializer, name: str):
         super().__init__(name=name, dtype="float32")
         # autocast=False: under a mixed-precision policy reading a table would otherwise copy all of it.
-        self.table = self.add_weight(
-            name="table", shape=(count, width), initializer=initializer, dtype="float32", autocast=False
-        )
+        options = {"shape": (count, width), "dtype": "float32", "autocast": False}
+        with _drawn_by_servers(initializer, (count, width)):
+            self.table = self.add_weight(name="table", initializer=initializer, **options)
         self.sparse_gradient = True
         self.built = True
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the embeddings of distinct ids, int [U] → float32 [U, width]."""
         if self.sparse_gradient:
-            return tf.gather(copy_of_replica(self.table.value), ids)
+            return tf.nn.embedding_lookup(copy_of_replica(self.table.value), ids)
         return _rows_with_dense_gradient(tf.convert_to_tensor(self.table.value), ids)
 
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -54,6 +58,23 @@ class EmbeddingTable(keras.layers.Layer):
         distinct, place = unique(tf.concat([tf.reshape(x, [-1]) for x in ids], 0), xla)
         places = tf.split(place, [tf.size(x) for x in ids], num=len(ids))
         return self.rows(distinct), [tf.reshape(x, tf.shape(y)) for x, y in zip(places, ids, strict=True)]
+
+
+@contextmanager
+def _drawn_by_servers(initializer: keras.initializers.Initializer, shape: tuple[int, int]) -> Iterator[None]:
+    """Lets each parameter server draw its part of a table, which otherwise the chief would draw as a whole."""
+    if not (has_servers(tf.distribute.get_strategy()) and hasattr(initializer, "part")):
+        yield
+        return
+
+    def values(partition_shape: tuple[int, int] = shape, partition_offset: tuple[int, int] = (0, 0)) -> tf.Tensor:
+        return initializer.part(partition_offset[0], tuple(partition_shape))
+
+    def create(next_creator: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
+        return next_creator(**options | {"initial_value": values, "shape": shape, "dtype": tf.float32})
+
+    with tf.variable_creator_scope(create):
+        yield
 
 
 @tf.custom_gradient

@@ -128,14 +128,17 @@ def compile_model(
         steps: steps of the whole training, over which the learning rate falls.
         optimizer: an optimizer other than that of the settings.
     """
-    losses: dict[str, keras.losses.Loss] = {"triple": _triple_loss(config)}
-    if config.joint:
-        losses["pair"] = _pair_loss(config)
-    weights = {"triple": 1.0, "pair": config.alpha}
+    losses = losses_of(config)
     if optimizer is None:
         optimizer = OPTIMIZERS[config.optimizer](_learning_rate(config, steps))
-    model.compile(optimizer, losses, {name: weights[name] for name in losses})
+    model.compile(optimizer, {x: loss for x, (loss, _) in losses.items()}, {x: w for x, (_, w) in losses.items()})
     build_losses(model)
+
+
+def losses_of(config: TrainConfig) -> dict[str, tuple[keras.losses.Loss, float]]:
+    """Returns the loss of each head of the model and its weight, given `completed` settings."""
+    losses = {"triple": (_triple_loss(config), 1.0)}
+    return losses | {"pair": (_pair_loss(config), config.alpha)} if config.joint else losses
 
 
 def build_losses(model: JoBi) -> None:

@@ -163,10 +163,10 @@ class TrainConfig(BaseModel):
         None, pattern=r"^\d+:\d+$", description="first and last step that TensorFlow's profiler records, such as 10:20"
     )
     seed: int = Field(0, ge=0, lt=2**62, description="seed of embeddings, order, negatives and dropout")
-    strategy: Literal["auto", "one", "mirrored", "multi-worker"] = Field(
+    strategy: Literal["auto", "one", "mirrored", "multi-worker", "parameter-server"] = Field(
         "auto",
-        description="one device, several ones of this machine (mirrored), or several processes that TF_CONFIG names; "
-        "auto takes what there is",
+        description="one device, several ones of this machine (mirrored), or several processes that TF_CONFIG names: "
+        "workers, or workers with parameter servers; auto takes what there is",
     )
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to use: all, or their numbers")
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
@@ -225,7 +225,36 @@ class TrainConfig(BaseModel):
         Raises:
             UsageError: there is one; the message has the reason.
         """
+        servers = self.strategy == "parameter-server"
         for wrong, needed, reason in (
+            (
+                servers and self.loss == _FULL,
+                f"another loss than {_FULL} with the strategy parameter-server, got {self.loss}",
+                "a step would need the whole entity table",
+            ),
+            *(
+                (
+                    servers and getattr(self, name) is not None,
+                    f"no {name} with the strategy parameter-server, got {getattr(self, name)}",
+                    "the servers initialise their rows",
+                )
+                for name in ("warm_start", "entity_vectors")
+            ),
+            (
+                servers and self.recipe == "auto",
+                "another recipe than auto with the strategy parameter-server, got auto",
+                "its search trains in one process",
+            ),
+            (
+                servers and "tensorboard" in self.model_fields_set and self.tensorboard != "none",
+                f"tensorboard none with the strategy parameter-server, got {self.tensorboard}",
+                "its logs need a step in one process; metrics.csv has the metrics",
+            ),
+            (
+                servers and self.profile is not None,
+                f"no profile with the strategy parameter-server, got {self.profile}",
+                "steps are not computed in this process",
+            ),
             (
                 self.model == "conve" and self.loss != _FULL,
                 f"loss to be {_FULL} with the model conve, got {self.loss}",

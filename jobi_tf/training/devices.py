@@ -1,17 +1,22 @@
 """Devices and workers, and the strategy that trains on them."""
 
 import os
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import tensorflow as tf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobi_tf.errors import JobiError, UsageError, validation_message
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.workers import has_workers
+from jobi_tf.workers import has_servers, has_workers
+
+SMALLEST_PART = 2**14  # bytes of a table that a server has
+SECONDS_WITHOUT_CHIEF = 10  # after which it is taken to have ended
 
 
 class _Addresses(BaseModel):
@@ -19,15 +24,20 @@ class _Addresses(BaseModel):
 
     chief: list[str] = Field([], max_length=1)
     worker: list[str] = []
+    ps: list[str] = []
 
 
 class _Task(BaseModel):
-    type: Literal["chief", "worker"]
+    type: Literal["chief", "worker", "ps"]
     index: int = Field(ge=0)
 
 
 class Cluster(BaseModel):
-    """The workers that train together, and which of them this process is: what `TF_CONFIG` holds, as JSON."""
+    """The processes that train together, and which of them this one is: what `TF_CONFIG` holds, as JSON.
+
+    With parameter servers, `ps`, there is a chief that coordinates and writes files, and workers compute the steps.
+    Without, the chief is a worker too.
+    """
 
     cluster: _Addresses
     task: _Task
@@ -52,6 +62,8 @@ class Cluster(BaseModel):
                 f"TF_CONFIG: expected task.index below the {len(addresses)} addresses of cluster.{task.type}, "
                 f"got {task.index}"
             )
+        if cluster.cluster.ps and not (cluster.cluster.chief and cluster.cluster.worker):
+            raise UsageError("TF_CONFIG: expected cluster.chief and cluster.worker beside the servers of cluster.ps")
         return cluster
 
     @property
@@ -59,9 +71,63 @@ class Cluster(BaseModel):
         """The number of workers, the chief included."""
         return len(self.cluster.chief) + len(self.cluster.worker)
 
+    def serve(self) -> NoReturn:
+        """Does as a worker or a parameter server what the chief commands, and ends when it has ended.
+
+        Raises:
+            JobiError: the address of this process cannot be used.
+        """
+        addresses = {name: x for name, x in self.cluster.model_dump().items() if x}
+        try:
+            tf.distribute.Server(tf.train.ClusterSpec(addresses), self.task.type, self.task.index)
+        except tf.errors.OpError as error:
+            own = addresses[self.task.type][self.task.index]
+            raise JobiError(f"cannot serve at {own} of TF_CONFIG: {_sentence(error)}") from None
+        host, _, port = self.cluster.chief[0].rpartition(":")
+        seen, connected = 0.0, False
+        while not connected or time.monotonic() - seen < SECONDS_WITHOUT_CHIEF:
+            try:
+                socket.create_connection((host, int(port)), timeout=1).close()
+                seen, connected = time.monotonic(), True
+            except OSError:
+                pass  # not yet, or no longer
+            time.sleep(1)
+        # A server of TensorFlow 2.21 cannot be stopped.
+        os._exit(0)
+
+
+def with_servers(config: TrainConfig) -> TrainConfig:
+    """Returns the settings, with the strategy `parameter-server` if it is `auto` and `TF_CONFIG` names servers.
+
+    In the process of a worker or a server it does not return, but serves the chief and ends after it.
+
+    Raises:
+        UsageError: `TF_CONFIG` cannot be used, or contradicts the strategy.
+    """
+    if config.strategy not in ("auto", "multi-worker", "parameter-server"):
+        return config
+    cluster = Cluster.of_environment()
+    if not (cluster and cluster.cluster.ps):
+        if config.strategy == "parameter-server":
+            raise UsageError(
+                "expected the environment variable TF_CONFIG to name a chief, workers and servers (ps) with the "
+                "strategy parameter-server: `jobi-tf launch --servers 2` sets it"
+            )
+        return config
+    if config.strategy == "multi-worker":
+        raise UsageError("expected no servers (ps) in TF_CONFIG with the strategy multi-worker")
+    config = config.replace(strategy="parameter-server")
+    config.check()
+    config = config.replace(tensorboard="none")
+    _check_cluster(config)
+    if cluster.task.type != "chief":
+        cluster.serve()
+    return config
+
 
 def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
-    """Returns the strategy that the settings name; with `auto` workers if there are several, else all devices.
+    """Returns the strategy that the settings, those `with_servers`, name; `auto` takes workers if there are several,
+    else all devices.
 
     It waits for the other workers. Several workers have to call it before TensorFlow is used in their processes.
 
@@ -69,7 +135,13 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
         UsageError: the strategy contradicts the devices or `TF_CONFIG`.
         JobiError: there is no connection to the other workers.
     """
+    if config.strategy == "parameter-server":
+        return _parameter_server()
     cluster = Cluster.of_environment() if config.strategy in ("auto", "multi-worker") else None
+    if cluster and cluster.cluster.ps:
+        raise UsageError(
+            "expected no servers (ps) in TF_CONFIG for several trainings, such as those of the recipe auto"
+        )
     size = cluster.size if cluster else 0
     if size > 1:
         return _multi_worker(config)
@@ -89,12 +161,29 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
     return strategy
 
 
-def _multi_worker(config: TrainConfig) -> tf.distribute.Strategy:
+def _check_cluster(config: TrainConfig) -> None:
     for name in ("devices", "logical_devices"):
         if (value := getattr(config, name)) != TrainConfig.model_fields[name].default:
             raise UsageError(f"expected no {name} with several workers, which use all of their GPUs, got {value}")
     if config.run_dir is None:
         raise UsageError("expected run_dir with several workers: the folder, the same for all, that the chief writes")
+
+
+def _parameter_server() -> tf.distribute.Strategy:
+    """Returns the strategy by which all servers share the rows of each table, unless it is small."""
+    # That a worker has ended, many lines each time: another one computes its steps.
+    tf.get_logger().setLevel("CRITICAL")
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    servers = resolver.cluster_spec().num_tasks("ps")
+    partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(SMALLEST_PART, servers)
+    try:
+        return tf.distribute.ParameterServerStrategy(resolver, partitioner)
+    except tf.errors.OpError as error:
+        raise JobiError(f"cannot connect to the workers and servers of TF_CONFIG: {_sentence(error)}") from None
+
+
+def _multi_worker(config: TrainConfig) -> tf.distribute.Strategy:
+    _check_cluster(config)
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
@@ -113,10 +202,12 @@ def workers_needed(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[N
     try:
         yield
     except tf.errors.OpError as error:
-        if not has_workers(strategy) or isinstance(error, tf.errors.ResourceExhaustedError):
+        several = has_workers(strategy) or has_servers(strategy)
+        if not several or isinstance(error, tf.errors.ResourceExhaustedError):
             raise
+        other = "a parameter server" if has_servers(strategy) else "another worker"
         raise JobiError(
-            f"another worker has ended, and training with it: resume {folder} by starting all workers again"
+            f"{other} has ended, and training with it: resume {folder} by starting all processes again"
         ) from error
 
 

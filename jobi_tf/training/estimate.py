@@ -20,6 +20,7 @@ BYTES_PER_STREAMED = 48  # of a triple of a window of shards: its record as a st
 BYTES_PER_PAIR = 24  # of a relation and an entity seen with it
 BYTES_PER_NAME = 70  # of a short name of an entity
 FLOAT = 4  # bytes
+COPIES_OF_CHIEF = 5  # of the tables, while Keras reads a saved model
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,17 @@ def _slots(optimizer: str, width: int) -> float:
 
 
 def memory(config: TrainConfig, graph: Graph) -> Memory:
-    """Returns the memory of a training on one device, given `completed` settings."""
-    tables = _Tables(config, graph)
+    """Returns the memory of a training on one device, given `completed` settings.
+
+    With parameter servers it is that of the chief, which saves the model and reads it again.
+    """
+    tables, servers = _Tables(config, graph), config.strategy == "parameter-server"
     ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, 64 * 13 * graph.num_entities)
     return Memory(
         RUNTIME,
-        FLOAT * sum(rows * width for rows, width in tables.sizes),
-        round(FLOAT * sum(rows * width * _slots(config.optimizer, width) for rows, width in tables.sizes)),
-        _batch(config, graph, tables),
+        (COPIES_OF_CHIEF if servers else 1) * FLOAT * sum(rows * width for rows, width in tables.sizes),
+        0 if servers else round(FLOAT * sum(x * width * _slots(config.optimizer, width) for x, width in tables.sizes)),
+        0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
         _graph(graph),
     )

@@ -1,6 +1,7 @@
 """Callbacks that write a run folder: the best model, the metrics and the checkpoints."""
 
 import csv
+import gc
 import json
 import math
 import shutil
@@ -21,7 +22,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.estimate import Memory
 from jobi_tf.training.run_folder import RunFolder
-from jobi_tf.workers import by_chief_alone, decided_by_chief
+from jobi_tf.workers import by_chief_alone, decided_by_chief, has_servers
 
 SECONDS_PER_MINUTE = 60
 
@@ -154,10 +155,13 @@ class Checkpoint(keras.callbacks.Callback):
         target.parent.mkdir(exist_ok=True)
         with written_beside(target) as beside:
             beside.mkdir()
-            self.model.save(beside / "model.keras")
+            self._save_weights(beside)
             (beside / "state.json").write_text(json.dumps(state), encoding="utf-8")
         for folder in older:
             shutil.rmtree(folder)
+
+    def _save_weights(self, folder: Path) -> None:
+        self.model.save(folder / "model.keras")
 
 
 @dataclass(frozen=True)
@@ -196,8 +200,13 @@ Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[k
 
 def save_bare_model(model: JoBi, path: Path) -> None:
     """Writes the model as `.keras`, complete or not at all, without the optimizer, whose state has twice its size."""
-    with written_beside(path) as beside, _uncompiled(model):
-        model.save(beside)
+    with written_beside(path) as beside:
+        if has_servers(model.distribute_strategy):
+            model.gathered().save(beside)
+            gc.collect()  # a model refers to itself
+        else:
+            with _uncompiled(model):
+                model.save(beside)
 
 
 @contextmanager

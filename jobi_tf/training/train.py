@@ -4,11 +4,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.training import servers
 from jobi_tf.training.assembly import (
     build_losses,
     build_model,
@@ -19,7 +21,7 @@ from jobi_tf.training.assembly import (
 )
 from jobi_tf.training.callbacks import StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.devices import training_strategy, workers_needed
+from jobi_tf.training.devices import training_strategy, with_servers, workers_needed
 from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import AUTO, with_recipe
@@ -27,7 +29,7 @@ from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsR
 from jobi_tf.training.run import Run, load_model, load_run
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.warm_start import use_entity_vectors, warm_start
-from jobi_tf.workers import by_chief_alone, is_chief, wait_for_workers
+from jobi_tf.workers import by_chief_alone, has_servers, is_chief, wait_for_workers
 
 if TYPE_CHECKING:
     from jobi_tf.training.tensorboard import TensorBoard
@@ -57,7 +59,8 @@ def train(
     validation split and trains with the best of them, all within `minutes`.
 
     Several workers that `TF_CONFIG` names all call this with the same arguments, and share the run folder: the first of
-    them, the chief, writes it.
+    them, the chief, writes it. If it names parameter servers too, this returns in the chief only; the process of a
+    worker or a server serves the chief and ends after it.
 
     Args:
         dataset: name of a data set, path of a folder or file of triples, or a graph.
@@ -83,6 +86,7 @@ def train(
     config = TrainConfig.create((config.model_dump(exclude_unset=True) if config else {}) | settings)
     config = with_recipe(config)
     config.check()
+    config = with_servers(config)
     if graph is None:
         graph = config.load_graph()
     if config.recipe == AUTO:
@@ -112,6 +116,8 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
     check_memory(memory(config, graph).total, config)
+    if has_servers(strategy):
+        servers.check_size(graph)
     with workers_needed(strategy, folder.path), strategy.scope():
         model = build_model(config, graph)
         if config.warm_start:
@@ -139,6 +145,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     folder = RunFolder(Path(run_dir))
     config = folder.read_config()
     before, config = config, config.replace(**changes)
+    config = with_servers(config.replace(run_dir=str(folder.path)))
     for name in changes:
         if name not in MAY_CHANGE_ON_RESUME and getattr(config, name) != getattr(before, name):
             raise UsageError(
@@ -157,11 +164,20 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     state = folder.read_state(checkpoints[-1])
     if config.epochs < state["epoch"]:
         raise UsageError(f"expected at least the {state['epoch']} epochs that {folder.path} has, got {config.epochs}")
-    strategy = training_strategy(config.replace(run_dir=str(folder.path)))
+    strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
+    if servers.has_weights(checkpoints[-1]) != has_servers(strategy):
+        raise UsageError(
+            f"expected the strategy {before.strategy} of {folder.path}, got {config.strategy}: a run with parameter "
+            "servers cannot be resumed without them, nor one without them with servers"
+        )
     with workers_needed(strategy, folder.path), strategy.scope():
-        model = load_model(checkpoints[-1] / "model.keras", compile=True)
-        build_losses(model)
+        if has_servers(strategy):
+            model = build_model(config, graph)
+            servers.restore(model, checkpoints[-1])
+        else:
+            model = load_model(checkpoints[-1] / "model.keras", compile=True)
+            build_losses(model)
     if is_chief(strategy):
         folder.write_config(config)
     return _fit(folder, config, graph, model, strategy, callbacks, state)
@@ -196,32 +212,41 @@ def _fit(
         *([MetricsRecord(folder, rows)] if chief else []),
         *_tensorboard(training, ranking),
         # Last, since a checkpoint stands for all that the others wrote.
-        Checkpoint(training, state.get("metrics")),
+        (servers.ServersCheckpoint if has_servers(strategy) else Checkpoint)(training, state.get("metrics")),
     ]
-    # The rest of an epoch that was interrupted is shorter, and so is fitted by itself.
-    parts = [(done, done + 1, size.steps - first_step)] if first_step else []
-    parts.append((done + len(parts), config.epochs, size.steps))
-    for first, last, steps in parts:
-        if best.finished or first >= last:
-            break
-        first_of_part = (first + 1) * size.steps - steps
-        with workers_needed(strategy, folder.path), strategy.scope():
-            replicas = strategy.num_replicas_in_sync
-            model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, replicas)
-            model.fit(
-                distributed_batches(config, graph, strategy, first_of_part),
-                epochs=last,
-                initial_epoch=first,
-                steps_per_epoch=steps,
-                callbacks=every,
-                verbose=0,
-                shuffle=False,
-            )
+    with workers_needed(strategy, folder.path):
+        if has_servers(strategy):
+            servers.fit(training, every, state.get("metrics"))
+        else:
+            _fit_by_keras(training, every)
     if not config.eval_every:
         by_chief_alone(strategy, lambda: save_bare_model(model, folder.model))
     with workers_needed(strategy, folder.path):
         wait_for_workers(strategy)  # for the files of the chief
     return load_run(folder.path)
+
+
+def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback]) -> None:
+    model, config, strategy, done = training.model, training.config, training.strategy, training.done
+    # The rest of an epoch that was interrupted is shorter, and so is fitted by itself.
+    parts = [(done, done + 1, training.steps - training.first_step)] if training.first_step else []
+    parts.append((done + len(parts), config.epochs, training.steps))
+    for first, last, steps in parts:
+        if training.best.finished or first >= last:
+            break
+        first_of_part = (first + 1) * training.steps - steps
+        with strategy.scope():
+            replicas = strategy.num_replicas_in_sync
+            model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, replicas)
+            model.fit(
+                distributed_batches(config, training.graph, strategy, first_of_part),
+                epochs=last,
+                initial_epoch=first,
+                steps_per_epoch=steps,
+                callbacks=callbacks,
+                verbose=0,
+                shuffle=False,
+            )
 
 
 def _tensorboard(training: Training, ranking: ValidationRanking | None) -> "list[TensorBoard]":

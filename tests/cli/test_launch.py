@@ -1,4 +1,4 @@
-"""Training by two processes of this machine."""
+"""Training by several processes of this machine."""
 
 import json
 import os
@@ -26,22 +26,25 @@ def umls(shared, monkeypatch):
     monkeypatch.setenv("JOBI_TF_ARCHIVES", str(shared / "data"))
 
 
-def start(*arguments: object) -> subprocess.Popen:
-    command = [sys.executable, "-m", "jobi_tf.cli", "launch", "--workers", "2", "--", "train", *map(str, arguments)]
+def start(*arguments: object, workers: int = 2, servers: int = 0) -> subprocess.Popen:
+    processes = ["--workers", str(workers), "--servers", str(servers)]
+    command = [sys.executable, "-m", "jobi_tf.cli", "launch", *processes, "--", "train", *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     # In a session of its own: a signal goes to this process alone, whoever runs the tests.
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
 
 
-def launch(*arguments: object) -> None:
-    process = start(*arguments)
+def launch(*arguments: object, **processes: int) -> None:
+    process = start(*arguments, **processes)
     _, words = process.communicate(timeout=300)
     assert process.returncode == 0, words
 
 
-def stop(folder: Path, epochs: int, number: int, target: int | None, *arguments: object) -> tuple[int, str]:
-    """Sends a signal to a worker, or to `launch`, after some epochs; returns the exit status and the last words."""
-    process = start(*arguments)
+def stop(
+    folder: Path, epochs: int, number: int, target: int | None, *arguments: object, **processes: int
+) -> tuple[int, str]:
+    """Sends a signal to a process, or to `launch`, after some epochs; returns the exit status and the last words."""
+    process = start(*arguments, **processes)
     workers = []
     try:
         while len(rows(folder)) < epochs:
@@ -124,6 +127,55 @@ def test_ten_kills(umls, call, tmp_path):
         assert a == pytest.approx(b, rel=1e-4)
 
 
+# Wide enough that two servers share the entity table.
+WIDE = ("-q", "--dataset", "umls", "--dim", 64, "--negatives-mode", "shared-by-side", "--n3", 0.01)
+
+
+def test_servers_train_as_one_process_and_others_go_on(umls, call, tmp_path):
+    one, several = tmp_path / "one", tmp_path / "several"
+    call("train", *WIDE, "--epochs", 2, "--eval-every", 1, "--run-dir", one)
+    # The updates of a single worker have an order.
+    launch(*WIDE, "--epochs", 2, "--eval-every", 1, "--run-dir", several, workers=1, servers=2)
+    for a, b in zip(rows(one), rows(several), strict=True):
+        assert a == pytest.approx(b, rel=1e-4)
+    launch("-q", "--resume", several, "--epochs", 3, workers=2, servers=1)
+    losses = [row["loss"] for row in rows(several)]
+    assert len(losses) == 3
+    assert losses == sorted(losses, reverse=True)
+    best = max(rows(several), key=lambda row: row["val_hits@10"])
+    call("evaluate", several, "--split", "valid")
+    evaluation = json.loads((several / "evaluations" / "valid.json").read_text())
+    assert evaluation["mrr"] == pytest.approx(best["val_mrr"], rel=1e-4)
+    assert "parameter-server" in call("train", "--resume", several, "--strategy", "one", status=2).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", range(10))
+def test_a_killed_worker_loses_nothing(umls, tmp_path, kill):
+    begin = (*WIDE, "--epochs", 20, "--patience", 20, "--run-dir", tmp_path)
+    status, words = stop(tmp_path, 1 + kill, signal.SIGKILL, 1 + kill % 2, *begin, servers=2)
+    assert status == 0
+    assert [line.split(" was")[0] for line in words.splitlines()] == [f"worker {kill % 2}"]
+    assert len(rows(tmp_path)) == 20
+    assert rows(tmp_path)[-1]["val_mrr"] > 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "row-adagrad"])
+def test_killed_servers_are_recovered_from_the_checkpoint(umls, tmp_path, optimizer):
+    begin = (*WIDE, "--optimizer", optimizer, "--epochs", 20, "--patience", 20, "--run-dir", tmp_path)
+    for kill in range(4):
+        arguments = ("-q", "--resume", tmp_path) if kill else begin
+        status, words = stop(tmp_path, len(rows(tmp_path)) + 2, signal.SIGKILL, 3 + kill % 2, *arguments, servers=2)
+        assert status == 1
+        assert "--resume" in words.splitlines()[-1]
+        assert len(words.splitlines()) <= 2  # the chief may have noticed it too
+    launch("-q", "--resume", tmp_path, workers=1, servers=1)
+    losses = [row["loss"] for row in rows(tmp_path)]
+    assert len(losses) == 20
+    assert losses == sorted(losses, reverse=True)
+
+
 def test_what_all_workers_reject_is_one_sentence(tmp_path):
     process = start("--dataset", tmp_path, "--run-dir", tmp_path / "run")
     _, words = process.communicate(timeout=120)
@@ -138,6 +190,7 @@ def test_only_train_has_workers(call):
 
 
 CLUSTER = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
+SERVERS = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": ["127.0.0.1:3"]}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +198,23 @@ CLUSTER = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
     [
         ("{", (), "TF_CONFIG"),
         ({"cluster": CLUSTER}, (), "'task'"),
-        ({"cluster": CLUSTER | {"ps": ["127.0.0.1:3"]}, "task": {"type": "worker", "index": 0}}, (), "'ps'"),
+        (
+            {"cluster": CLUSTER | {"evaluator": ["127.0.0.1:3"]}, "task": {"type": "worker", "index": 0}},
+            (),
+            "'evaluator'",
+        ),
+        ({"cluster": CLUSTER | {"ps": ["127.0.0.1:3"]}, "task": {"type": "worker", "index": 0}}, (), "cluster.chief"),
+        ({"cluster": SERVERS, "task": {"type": "ps", "index": 1}}, (), "task.index"),
+        ({"cluster": SERVERS, "task": {"type": "ps", "index": 0}}, (), "run_dir"),
+        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--devices", "0"), "devices"),
+        ({"cluster": SERVERS, "task": {"type": "worker", "index": 0}}, ("--loss", "full-softmax"), "full-softmax"),
+        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--warm-start", "world"), "warm_start"),
+        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--tensorboard", "scalars"), "tensorboard"),
+        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--profile", "1:2"), "profile"),
+        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--strategy", "multi-worker"), "multi-worker"),
+        (None, ("--strategy", "parameter-server"), "TF_CONFIG"),
+        (None, ("--strategy", "parameter-server", "--recipe", "auto"), "auto"),
+        (None, ("--strategy", "parameter-server", "--entity-vectors", "x.npz"), "entity_vectors"),
         ({"cluster": CLUSTER, "task": {"type": "worker", "index": 2}}, (), "task.index"),
         ({"cluster": CLUSTER, "task": {"type": "evaluator", "index": 0}}, (), "'evaluator'"),
         ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, ("--logical-devices", 2), "logical_devices"),

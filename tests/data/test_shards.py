@@ -69,6 +69,11 @@ def test_the_stream_goes_on_at_any_step(graph):
     for step in (1, 3, 9, 10, 17):
         np.testing.assert_array_equal(streamed(graph, 25 - step, step), whole[step:])
     assert (np.concatenate(streamed(graph, 25, seed=1)) != np.concatenate(whole)).any(1).mean() > 0.9
+    first = tf.function(
+        lambda step: next(iter(training_batches(graph, 20, negatives=2, first_step=step)))[0]["triples"]
+    )
+    for step in (1, 17):  # as a tensor
+        np.testing.assert_array_equal(first(tf.constant(step, tf.int64)), whole[step])
 
 
 @pytest.mark.parametrize("count", [5, 8, 30, 33])

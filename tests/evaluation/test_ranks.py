@@ -9,7 +9,7 @@ from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.evaluation.evaluate import evaluate, unseen_triples
-from jobi_tf.evaluation.ranker import Ranker
+from jobi_tf.evaluation.ranker import PartsRanker, Ranker
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from tests.graphs import named_graph, random_graph
 
@@ -49,6 +49,18 @@ def test_umls_ranks_equal_brute_force(umls, side, raw):
     for ties in RULES:
         expected = brute_force_ranks(umls.model, graph.test[every], COLUMNS[side], ties, known)
         np.testing.assert_array_equal(found.ranks(ties)[every], expected)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_ranks_over_parts_of_the_table_are_those_over_the_whole(umls, side, monkeypatch):
+    graph, whole = umls.graph, umls.model.entities.table.numpy()
+    monkeypatch.setattr(
+        "jobi_tf.evaluation.ranker.parts_of", lambda _: [tf.Variable(x) for x in np.split(whole, [50, 99])]
+    )
+    known, number = KnownAnswers.of_graph(graph, ("train", "valid"), graph.valid), SIDES.index(side)
+    found, expected = (x(umls.model, known).rank(graph.valid, number) for x in (PartsRanker, Ranker))
+    np.testing.assert_array_equal(found.greater, expected.greater)
+    np.testing.assert_array_equal(found.equal, expected.equal)
 
 
 @pytest.mark.parametrize("scorer", ["complex", "distmult", "simple"])

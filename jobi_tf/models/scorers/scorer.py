@@ -197,6 +197,18 @@ class _Normal(keras.initializers.RandomNormal):
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> tf.Tensor:
         return _normal(tf.constant(shape), self.stddev, tf.constant([self.seed, 0]))
 
+    def part(self, first: int, shape: tuple[int, ...]) -> tf.Tensor:
+        """Returns the rows from `first` on of a larger table, without drawing the others; `shape` is theirs."""
+        key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.constant([self.seed, 0]))
+        before, size = first * math.prod(shape[1:]), math.prod(shape)
+        # Philox draws four numbers for each value of its counter.
+        skipped, rest = divmod(before, 4)
+        counter += tf.constant([skipped, 0], tf.uint64)
+        drawn = tf.raw_ops.StatelessRandomNormalV2(
+            shape=tf.constant([rest + size], tf.int64), key=key, counter=counter, alg=1
+        )
+        return self.stddev * tf.reshape(drawn[rest:], shape)
+
 
 @tf.function(autograph=False)
 def _normal(shape: tf.Tensor, stddev: float, seed: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,197 @@
+"""Training with parameter servers: the loop of the chief and its checkpoints, which Keras' `fit` does not support.
+
+The chief schedules blocks of steps, each of which any worker computes. A worker makes the batches by itself, receives
+the rows that they touch from the servers, and sends back the gradients of these rows, with which the servers update
+them. No worker waits for another one.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.shards import Shards
+from jobi_tf.errors import UsageError
+from jobi_tf.models.jobi import JoBi
+from jobi_tf.training.assembly import build_batches, losses_of
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.recording import Checkpoint, Training
+from jobi_tf.workers import parts_of, parts_of_all
+
+STEPS_OF_A_BLOCK = 10  # that a worker computes before it reports to the chief
+BLOCKS_OF_A_WORKER = 2  # that are scheduled at a time: one is computed while another one waits
+LARGEST_GRAPH = 2**30  # bytes in memory that are sent to the workers with the step; TensorFlow fails at twice as many
+BYTES_OF_A_PAIR = 12  # of a relation and an entity seen with it
+
+
+def check_size(graph: Graph) -> None:
+    """Refuses a graph that cannot be sent to the workers.
+
+    Raises:
+        UsageError: it is too large.
+    """
+    triples = 0 if isinstance(graph.train, Shards) else 12 * len(graph.train)
+    pairs = BYTES_OF_A_PAIR * (2 * len(graph.train) if graph.seen is None else len(graph.seen[1]))
+    if triples + pairs > LARGEST_GRAPH:
+        raise UsageError(
+            f"expected at most {LARGEST_GRAPH / 2**30:.0f} GB of triples and entities seen with relations with the "
+            f"strategy parameter-server, got {(triples + pairs) / 2**30:.1f} GB in {graph.name}: "
+            "`jobi-tf data prepare --shards` leaves the triples in files"
+        )
+
+
+class Steps:
+    """Schedules the steps of a training.
+
+    Args:
+        model: the model, whose weights servers hold.
+        config: `completed` settings.
+        graph: the graph.
+
+    Attributes:
+        names: names of the losses.
+        block: number of steps to schedule together.
+        most_in_flight: number of blocks to schedule before waiting for the first one.
+    """
+
+    def __init__(self, model: JoBi, config: TrainConfig, graph: Graph):
+        self._model, self._config, self._graph = model, config, graph
+        self._losses = losses_of(config)
+        self.names = ["loss", *(f"{x}_loss" for x in self._losses), *(x.name for x in model.regularizers)]
+        self._parts = parts_of_all(model.trainable_variables)
+        self._strategy = model.distribute_strategy
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
+        cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
+        self.most_in_flight = BLOCKS_OF_A_WORKER * cluster.num_tasks("worker")
+        self.block = STEPS_OF_A_BLOCK
+        if isinstance(graph.train, Shards):  # a worker reads all triples of a window
+            self.block = max(self.block, graph.train.block * graph.train.window // (config.batch_size or 1))
+        scalar = tf.TensorSpec([], tf.int64)
+        self._steps = tf.function(self._compute, input_signature=[scalar, scalar], autograph=False)
+
+    def schedule(self, first: int, count: int) -> tf.distribute.coordinator.RemoteValue:
+        """Schedules the steps from `first` on, counted from the beginning of the training.
+
+        Returns:
+            The sums of their losses, float32 [losses], once a worker has computed them.
+        """
+        return self._coordinator.schedule(
+            self._steps, args=(tf.constant(first, tf.int64), tf.constant(count, tf.int64))
+        )
+
+    def _compute(self, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        """Computes some steps in a worker: the sums of their losses, float32 [losses]."""
+        batches = iter(build_batches(self._config, self._graph, first).take(count))
+
+        def body(step: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return step + 1, sums + self._strategy.run(self._step, args=(next(batches),))
+
+        start = tf.constant(0, tf.int64), tf.zeros(len(self.names))
+        return tf.while_loop(lambda step, _: step < count, body, start, parallel_iterations=1)[1]
+
+    def _step(self, batch: Any) -> tf.Tensor:
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(batch)
+        with tf.GradientTape() as tape:
+            scores = self._model(inputs, training=True)
+            each = {x: loss(labels[x], scores[x], weights and weights[x]) for x, (loss, _) in self._losses.items()}
+            penalties = self._model.losses
+            total = tf.add_n([*(self._losses[x][1] * loss for x, loss in each.items()), *penalties])
+        self._model.optimizer.apply(tape.gradient(total, self._parts), self._parts)
+        return tf.stack([total, *each.values(), *penalties])
+
+
+class ServersCheckpoint(Checkpoint):
+    """Writes the weights and what the optimizer keeps as a checkpoint of TensorFlow.
+
+    Servers write their parts of a table, as one tensor: any number of servers can restore it. `state` has the sums of
+    the losses of an epoch that was interrupted, and the number of its steps.
+
+    Args: as `Checkpoint`.
+    """
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Does nothing."""
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Does nothing: other steps are still in flight."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the epoch has to be interrupted for a checkpoint."""
+        return bool(self.minutes) and self._time_is_up()
+
+    def write(self, epoch: int, step: int, sums: np.ndarray) -> None:
+        """Writes a checkpoint within an epoch, when no step is in flight."""
+        self._sums = sums.tolist()
+        self._write(epoch, step)
+
+    def _metric_variables(self) -> list[Any]:
+        return self._sums
+
+    def _save_weights(self, folder: Path) -> None:
+        _checkpoint(self.model).write(str(folder / "variables"))
+
+
+def has_weights(checkpoint: Path) -> bool:
+    """Returns whether a folder has the weights of a training with parameter servers."""
+    return (checkpoint / "variables.index").is_file()
+
+
+def restore(model: JoBi, checkpoint: Path) -> None:
+    """Restores the weights of a compiled model, and what its optimizer keeps."""
+    _checkpoint(model).read(str(checkpoint / "variables")).assert_consumed()
+
+
+def _checkpoint(model: JoBi) -> tf.train.Checkpoint:
+    slots = []
+    for every in model.optimizer.slots:
+        left = deque(every)
+        for variable in model.trainable_variables:
+            parts = [left.popleft().value for _ in parts_of(variable)]
+            slots.append(parts[0] if len(parts) == 1 else type(variable.value)(parts))
+    weights = [variable.value for variable in model.weights]
+    return tf.train.Checkpoint(weights=weights, slots=slots, iterations=model.optimizer.iterations.value)
+
+
+def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback], state: Sequence[float] | None) -> None:
+    """Trains until the last epoch, or until a callback stops it.
+
+    Args:
+        training: the training.
+        callbacks: what to call, as Keras' `fit` does; the last one is a `ServersCheckpoint`.
+        state: the sums of the losses of an epoch that was interrupted.
+    """
+    model, steps, epochs = training.model, training.steps, training.config.epochs
+    checkpoint = callbacks[-1]
+    assert isinstance(checkpoint, ServersCheckpoint)
+    computed = Steps(model, training.config, training.graph)
+    every = keras.callbacks.CallbackList(list(callbacks), model=model, epochs=epochs, steps=steps)
+    first, sums, logs = training.first_step, np.array(state or [0.0] * len(computed.names)), {}
+    model.stop_training = False
+    every.on_train_begin()
+    for epoch in range(training.done, epochs if not training.best.finished else 0):
+        every.on_epoch_begin(epoch)
+        in_flight: deque[tuple[tf.distribute.coordinator.RemoteValue, int]] = deque()
+        scheduled = done = first
+        while done < steps:
+            while scheduled < steps and len(in_flight) < computed.most_in_flight and not checkpoint.is_due:
+                count = min(computed.block, steps - scheduled)
+                in_flight.append((computed.schedule(epoch * steps + scheduled, count), scheduled + count))
+                scheduled += count
+            if not in_flight:
+                checkpoint.write(epoch, done, sums)
+                continue
+            block, done = in_flight.popleft()
+            sums = sums + np.asarray(block.get())
+            logs = dict(zip(computed.names, (sums / done).tolist(), strict=True))
+            every.on_train_batch_end(done - first - 1, logs)
+        every.on_epoch_end(epoch, logs)
+        if model.stop_training:
+            break
+        first, sums = 0, np.zeros_like(sums)
+    every.on_train_end(logs)
