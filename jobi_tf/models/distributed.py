@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.errors import UsageError
-from jobi_tf.workers import has_workers, parts_of
+from jobi_tf.workers import has_servers, has_workers, parts_of, parts_of_all
 
 
 class DistributedModel(keras.Model):
@@ -26,6 +26,13 @@ class DistributedModel(keras.Model):
                 "negatives) in a batch"
             )
         return super().fit(x, *args, **kwargs)
+
+    def build_optimizer(self) -> None:
+        """Creates what the optimizer keeps beside the weights, on each parameter server beside its parts of them."""
+        variables = self.trainable_variables
+        if has_servers(self.distribute_strategy):
+            self.optimizer.concurrent, variables = True, parts_of_all(variables)
+        self.optimizer.build(variables)
 
     def compute_metrics(self, *args: Any, **kwargs: Any) -> dict[str, tf.Tensor]:
         """Returns the metrics of a step: scalars, or with several workers float [1], which Keras 3.15 averages."""

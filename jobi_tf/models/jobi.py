@@ -18,7 +18,6 @@ from jobi_tf.models.layers import EmbeddingTable, Head
 from jobi_tf.models.products import all_scores, check_precision, own_scores
 from jobi_tf.models.regularizers import Regularizer
 from jobi_tf.models.scorers.scorer import Scorer, constructor_arguments, glorot_normal
-from jobi_tf.workers import has_servers, parts_of_all
 
 HEADS = ("triple", "pair")
 
@@ -151,12 +150,9 @@ class JoBi(DistributedModel):
         self.xla = self.jit_compile
         if sparse := getattr(self.optimizer, "sparse", False):
             self.optimizer.xla = self.xla
-            self.optimizer.concurrent = has_servers(self.distribute_strategy)
         for table in (self.entities, *(head.relations for head in self.heads)):
             table.sparse_gradient = sparse
-        # Whatever a server keeps beside its part of a variable has to be on that server too.
-        whole = not has_servers(self.distribute_strategy)
-        self.optimizer.build(self.trainable_variables if whole else parts_of_all(self.trainable_variables))
+        self.build_optimizer()
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model as it was saved."""
