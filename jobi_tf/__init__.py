@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph as Graph
     from jobi_tf.datasets import load_graph as load_graph
     from jobi_tf.evaluation.evaluate import evaluate as evaluate
+    from jobi_tf.evaluation.rules import RuleModel as RuleModel
     from jobi_tf.losses import FullSoftmax as FullSoftmax
     from jobi_tf.losses import PairCrossentropy as PairCrossentropy
     from jobi_tf.losses import SampledLogistic as SampledLogistic
@@ -52,6 +53,7 @@ _MODULES = {
     "Regularizer": "models.regularizers",
     "RelationPrediction": "models.regularizers",
     "RowAdagrad": "optimizers",
+    "RuleModel": "evaluation.rules",
     "Run": "training.run",
     "SampledLogistic": "losses",
     "SampledMargin": "losses",
