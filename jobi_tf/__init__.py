@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jobi_tf.optimizers import RowAdagrad as RowAdagrad
     from jobi_tf.training.callbacks import ValidationRanking as ValidationRanking
     from jobi_tf.training.merge import merge_runs as merge_runs
+    from jobi_tf.training.pool import Pool as Pool
     from jobi_tf.training.run import Run as Run
     from jobi_tf.training.run import load_model as load_model
     from jobi_tf.training.run import load_run as load_run
@@ -50,6 +51,7 @@ _MODULES = {
     "LazyAdam": "optimizers",
     "N3": "models.regularizers",
     "PairCrossentropy": "losses",
+    "Pool": "training.pool",
     "Regularizer": "models.regularizers",
     "RelationPrediction": "models.regularizers",
     "RowAdagrad": "optimizers",
