@@ -21,6 +21,7 @@ TOP = 5  # groups of rules that count for a candidate
 BLOCK = 2**22  # paths at once
 CELLS = 2**25  # of a dense matrix at once
 MOST_PATHS = 2**26  # paths that begin with one relation, by which its rules are measured
+QUERIES = 32  # at once: each may have a million predictions
 BITS = 20  # of a confidence while the best are sorted out
 
 
@@ -147,8 +148,9 @@ class RuleModel(ByName):
     frequent c is; it applies to all X. A, X and Y are different entities. The confidence of a rule is hits / (body + 5)
     (Meilicke et al. 2019) in the training triples; rules with fewer than two hits are left out.
 
-    A candidate's score is -log Π (1 - confidence), for the five best rules of which no two begin with the same relation
-    and only one has constants: what they say is treated as independent. Without a rule it is 0.
+    A candidate's score is -log Π (1 - confidence) over at most five rules: the best rules of those that begin with each
+    relation, the best one with the candidate as the constant c, and the best one with the candidate as X. What they say
+    is treated as independent. Without a rule the score is 0.
 
     Args:
         graph: the graph.
@@ -243,7 +245,7 @@ class RuleModel(ByName):
         return np.stack([label, np.full(len(label), first), second, hits[second, label], body[second]], 1)
 
     def _mine_constants(self, deadline: float) -> None:
-        """Collects the rules with constants: for each head label the hits of features and entities.
+        """Collects the rules with constants: for each label of the head the hits of features and entities.
 
         Behind the features of `Edges` there is one for each label: to have an edge with it.
         """
@@ -267,6 +269,8 @@ class RuleModel(ByName):
             other = (edges.source[own] != entity) | (edges.inverse[own] != label) | (feature != own)
             shape = self._features.shape[1], self.num_entities
             self._constants[label] = sparse.csr_matrix((hits[other], (feature[other], entity[other])), shape)
+        self._by_entity = {label: hits.T.tocsr() for label, hits in self._constants.items()}
+        self._having = self._features.T.tocsr()
 
     def candidates(self) -> tf.Tensor:
         """Returns an empty tensor: there are no embeddings of candidates."""
@@ -283,7 +287,7 @@ class RuleModel(ByName):
         labels = triples[:, 1] + (0 if side == TAIL else self.num_relations)
         for label in np.unique(labels).tolist():
             (chosen,) = np.nonzero(labels == label)
-            for part in np.array_split(chosen, -(-len(chosen) * self.num_entities // CELLS)):
+            for part in np.array_split(chosen, -(-len(chosen) // QUERIES)):
                 entities = triples[part, column(1 - side)].astype(np.int64)
                 row, entity, value = self._combined(*self._predicted(label, entities))
                 scores[part[row], entity] = value
@@ -301,15 +305,22 @@ class RuleModel(ByName):
         place, rows = place[begins], rows[begins]
         labels, steps = edges.label[rows], edges.targets[rows]
         step = np.repeat(np.arange(len(rows)), np.diff(steps.indptr))
-        found = [[place[step], steps.indices, labels[step], table[labels[step], edges.labels]]]
+        values = table[labels[step], edges.labels]
+        single = values > 0
+        found = [[x[single] for x in (place[step], steps.indices, labels[step], values)]]
         for at, second, target in edges.two_steps(rows):
-            found.append([place[at], target, labels[at], table[labels[at], second]])
-        found = [[x[part[3] > 0] for x in part] for part in found]
+            values = table[labels[at], second]
+            at, target, values = at[values > 0], target[values > 0], values[values > 0]
+            found.append([place[at], target, labels[at], values])
         if label in self._constants:
             found.append(self._predicted_constants(label, entities))
+        inverse = (label + self.num_relations) % edges.labels
+        if inverse in self._by_entity:
+            found.append(self._predicted_having(inverse, entities))
         return [np.concatenate(x) for x in zip(*found, strict=True)]
 
     def _predicted_constants(self, label: int, entities: np.ndarray) -> list[np.ndarray]:
+        """Returns the constants of the rules whose body holds for `entities`, and those that are frequent."""
         hits, frequent = self._constants[label], len(self._edges.source) + label
         features = self._features[entities]
         place = np.repeat(np.arange(len(entities)), np.diff(features.indptr))
@@ -321,11 +332,21 @@ class RuleModel(ByName):
         values = confidence(hits.data[cells], np.repeat(self._bodies[feature], counts))
         return [np.repeat(place, counts), hits.indices[cells], np.full(len(cells), self._edges.labels), values]
 
+    def _predicted_having(self, label: int, entities: np.ndarray) -> list[np.ndarray]:
+        """Returns the entities for which the body of a rule holds whose constant is one of `entities`."""
+        hits = self._by_entity[label][entities]  # [N, features]
+        place = np.repeat(np.arange(len(entities)), np.diff(hits.indptr))
+        values = confidence(hits.data, self._bodies[hits.indices])
+        counts = np.diff(self._having.indptr)[hits.indices]
+        cells = ranges(self._having.indptr[hits.indices].astype(np.int64), counts)
+        groups = np.full(len(cells), self._edges.labels + 1)
+        return [np.repeat(place, counts), self._having.indices[cells], groups, np.repeat(values, counts)]
+
     def _combined(
         self, row: np.ndarray, entity: np.ndarray, group: np.ndarray, value: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns for each pair of row and entity -log Π (1 - confidence) over the best rules of the best groups."""
-        groups, most = self._edges.labels + 1, 2**BITS - 1
+        groups, most = self._edges.labels + 2, 2**BITS - 1
         keys = (row * self.num_entities + entity) * groups + group  # int64
         keys = np.sort(keys << BITS | (most - np.minimum(np.rint(value * most), most)).astype(np.int64))
         keys = keys[np.diff(keys >> BITS, prepend=-1) != 0]  # the best of each group

@@ -40,6 +40,8 @@ def rules_by_hand(graph):
                     always = other == label and d is None
                     fires = lambda x, body=body, c=c, always=always: {c} if always or x in body else set()  # noqa: E731
                     yield label, "constant", fires, confidence(hits, len(body))
+                    fires = lambda x, body=body, c=c: body if x == c else set()  # noqa: E731
+                    yield (label + count) % (2 * count), "X", fires, confidence(hits, len(body))
 
 
 RULES = list(rules_by_hand(GRAPH))
