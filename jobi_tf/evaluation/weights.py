@@ -11,7 +11,7 @@ from jobi_tf.data.occurrences import HEAD, SIDES, KnownAnswers, column
 from jobi_tf.evaluation.ranker import RankedModel, full_float32
 from jobi_tf.evaluation.ranks import Ranks
 
-CANDIDATES = 100  # wrong answers of a query that weights are fitted on: the best of the unweighted sum
+CANDIDATES = 100  # wrong answers to a query, the best of the unweighted sum, and as many random ones of the others
 SHRINKAGES = (1000, 100, 10)  # queries of validation that the global weights stand for
 QUERIES_A_BLOCK = 100
 MAX_STEPS, HALVINGS, TOLERANCE = 50, 20, 1e-5  # of Newton's method
@@ -41,20 +41,20 @@ class _Queries:
     Args:
         rows: int [N].
         scores: those of each run, float32 [N, 1 + candidates, runs].
-        mask: what is added to scores, 0 or -inf where there is no further candidate, float32 [N, 1 + candidates].
+        counts: the entities that each candidate stands for, 0 where there is no further one, [N, 1 + candidates].
     """
 
     rows: np.ndarray
     scores: np.ndarray
-    mask: np.ndarray
+    counts: np.ndarray
 
     def __getitem__(self, chosen: Any) -> "_Queries":
-        return _Queries(self.rows[chosen], self.scores[chosen], self.mask[chosen])
+        return _Queries(self.rows[chosen], self.scores[chosen], self.counts[chosen])
 
     def reciprocal_ranks(self, weights: np.ndarray) -> np.ndarray:
         """Returns 1 / rank among the candidates with these weights of relations, [R or 2R, runs] → [N]."""
-        totals = np.einsum("nck,nk->nc", self.scores, weights[self.rows]) + self.mask
-        better, equal = (compare(totals[:, 1:], totals[:, :1]).sum(1) for compare in (np.greater, np.equal))
+        totals, others = np.einsum("nck,nk->nc", self.scores, weights[self.rows]), self.counts[:, 1:]
+        better, equal = ((test(totals[:, 1:], totals[:, :1]) * others).sum(1) for test in (np.greater, np.equal))
         return 1 / Ranks(better, equal).ranks()
 
 
@@ -63,9 +63,9 @@ def fit_weights(
 ) -> Fitted:
     """Fits weights of models, by which their scores are multiplied before they are added.
 
-    The weights minimize the cross entropy of validation triples against the best wrong answers of the unweighted sum.
-    Those of a relation are drawn to weights that are the same for all relations, the more the fewer validation triples
-    it has. How strongly, and whether this is better than no weights at all, is decided on halves of the validation
+    The weights minimize the cross entropy of validation triples, estimated from the best wrong answers of the
+    unweighted sum and a sample of the others. Those of a relation are drawn to weights that are the same for all
+    relations, the more the fewer validation triples it has. How strongly, and whether this is better than no weights at all, is decided on halves of the validation
     split: the simplest way of weighting is taken that is not worse than the best by more than a standard error.
 
     Args:
@@ -99,7 +99,7 @@ def _queries(models: Sequence[RankedModel], graph: Graph, sides: bool, scales: n
     valid = np.asarray(graph.valid)
     valid = valid[np.argsort(valid[:, 1], kind="stable")]
     known = KnownAnswers.of_graph(graph, ("train", "valid"), valid)
-    shared = [model.candidates() for model in models]
+    shared, rng = [model.candidates() for model in models], np.random.default_rng(0)
     found = []
     for side in range(len(SIDES)):
         for start in range(0, len(valid), QUERIES_A_BLOCK):
@@ -109,12 +109,18 @@ def _queries(models: Sequence[RankedModel], graph: Graph, sides: bool, scales: n
             scores = np.stack(parts, 2) * scales.astype(np.float32)  # [N, E, models]
             total = scores.sum(2)
             total[known.lookup(side, block)] = -np.inf
-            wrong = np.argpartition(-total, min(CANDIDATES, total.shape[1]) - 1, 1)[:, :CANDIDATES]
-            answers = np.concatenate([block[:, [column(side)]], wrong], 1)  # [N, 1 + candidates]
-            mask = np.where(np.isneginf(np.take_along_axis(total, wrong, 1)), -np.inf, 0)
+            count = min(CANDIDATES, total.shape[1])
+            best = np.argpartition(-total, count - 1, 1)[:, :count]
+            is_best = np.isfinite(np.take_along_axis(total, best, 1))
+            np.put_along_axis(total, best, -np.inf, 1)
+            draws = np.where(np.isfinite(total), rng.random(total.shape, np.float32), 2)
+            drawn = np.argpartition(draws, count - 1, 1)[:, :count]
+            is_drawn = np.take_along_axis(draws, drawn, 1) < 2
+            each = np.isfinite(total).sum(1) / np.maximum(is_drawn.sum(1), 1)
+            answers = np.concatenate([block[:, [column(side)]], best, drawn], 1)  # [N, 1 + candidates]
+            counts = np.concatenate([np.ones((len(block), 1)), is_best, is_drawn * each[:, None]], 1)
             rows = block[:, 1] + (graph.num_relations if sides and side == HEAD else 0)
-            mask = np.pad(mask, ((0, 0), (1, 0)))
-            found.append((rows, np.take_along_axis(scores, answers[..., None], 1), mask.astype(np.float32)))
+            found.append((rows, np.take_along_axis(scores, answers[..., None], 1), counts))
     return _Queries(*(np.concatenate(x) for x in zip(*found, strict=True)))
 
 
@@ -142,16 +148,18 @@ def _minimum(queries: _Queries, center: np.ndarray, precision: np.ndarray) -> tu
         The weights [runs], and the mean second derivative of the cross entropy of a query there, [runs, runs].
     """
     scores = queries.scores.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        log_counts = np.log(queries.counts)
 
     def loss(point: np.ndarray) -> float:
-        totals = scores @ point + queries.mask
+        totals = scores @ point + log_counts
         largest = totals.max(1, keepdims=True)
         log_sums = largest[:, 0] + np.log(np.exp(totals - largest).sum(1))
         return float((log_sums - totals[:, 0]).sum() + (point - center) @ precision @ (point - center) / 2)
 
     point = center
     for _ in range(MAX_STEPS):
-        totals = scores @ point + queries.mask
+        totals = scores @ point + log_counts
         shares = np.exp(totals - totals.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
         means = np.einsum("nc,nck->nk", shares, scores)
