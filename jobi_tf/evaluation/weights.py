@@ -65,8 +65,9 @@ def fit_weights(
 
     The weights minimize the cross entropy of validation triples, estimated from the best wrong answers of the
     unweighted sum and a sample of the others. Those of a relation are drawn to weights that are the same for all
-    relations, the more the fewer validation triples it has. How strongly, and whether this is better than no weights at all, is decided on halves of the validation
-    split: the simplest way of weighting is taken that is not worse than the best by more than a standard error.
+    relations, the more the fewer validation triples it has. How strongly, and whether this is better than no weights
+    at all, is decided on halves of the validation split: the simplest way of weighting is taken that is not worse than
+    the best by more than a standard error.
 
     Args:
         models: the models.

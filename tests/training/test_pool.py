@@ -7,6 +7,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.errors import UsageError
+from jobi_tf.training.pool import PoolModel
 from tests.graphs import random_graph
 
 from .test_merge import GRAPH, untrained
@@ -37,6 +38,16 @@ def test_scores_are_the_weighted_sum_of_runs_of_two_scorers_and_rules():
         np.testing.assert_allclose(pool.model.scores(triples, side), total, rtol=1e-4, atol=1e-4)
     names = [(GRAPH.entities[h], GRAPH.relations[r], GRAPH.entities[t]) for h, r, t in triples.tolist()]
     np.testing.assert_allclose(pool.score(names), total[np.arange(len(triples)), triples[:, 2]], rtol=1e-4, atol=1e-4)
+
+
+def test_held_out_ranks_are_among_all_entities_and_noise_gains_nothing():
+    graph = random_graph(entities=400, relations=2, train=300, valid=150, test=10)
+    pool = jobi_tf.Pool([untrained(seed=seed, graph=graph) for seed in (1, 2)])
+    equal = PoolModel(pool.model.models, pool.model.weights.numpy() / pool.fitted.weights)
+    assert pool.fitted.held_out["equal"] == pytest.approx(
+        jobi_tf.evaluate(equal, graph, "valid").metrics()["mrr"], abs=0.002
+    )
+    assert max(pool.fitted.held_out.values()) < 0.05
 
 
 def test_what_cannot_be_pooled_is_a_usage_error():
