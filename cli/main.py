@@ -24,6 +24,7 @@ COMMANDS = {
     "train": "Train a model, or resume a run.",
     "launch": "Train by several processes on this machine.",
     "merge": "Merge runs into one that sums their scores.",
+    "rules": "Mine rules, and rank by them alone.",
     "plan": "Estimate memory and time of a training.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",

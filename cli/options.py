@@ -4,12 +4,16 @@ import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 import cloup
 
 from jobi_tf.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from jobi_tf.training.pool import Pool
+    from jobi_tf.training.run import Run
 
 FOLDER = cloup.dir_path(path_type=Path, exists=True)
 FILE = cloup.file_path(path_type=Path, exists=True)
@@ -65,7 +69,13 @@ class Group(cloup.Group):
 
 
 def argument_or_option(
-    name: str, flag: str, metavar: str, kind: click.ParamType | type, description: str, required: bool = True
+    name: str,
+    flag: str,
+    metavar: str,
+    kind: click.ParamType | type,
+    description: str,
+    required: bool = True,
+    several: bool = False,
 ) -> Callable:
     """Adds a value that is an argument or an option, as in `evaluate RUN` and `evaluate --run-dir RUN`.
 
@@ -76,20 +86,26 @@ def argument_or_option(
         kind: its type.
         description: help of the option.
         required: whether there must be a value.
+        several: whether there may be several arguments; the command then gets a tuple.
     """
 
     def decorate(command: Callable) -> Callable:
         @functools.wraps(command)
         def with_one(*arguments: Any, **values: Any) -> Any:
-            given = [value for value in (values.pop("argument_" + name), values.pop(name)) if value is not None]
+            given = [value for value in (values.pop("argument_" + name) or None, values.pop(name)) if value is not None]
             if len(given) > 1:
                 raise click.UsageError(f"Expected {metavar} or {flag}, got both.")
             if required and not given:
                 raise click.UsageError(f"Missing {metavar}, which is an argument or the value of {flag}.")
-            return command(*arguments, **values, **{name: given[0] if given else None})
+            value = given[0] if given else None
+            if several and not isinstance(value, tuple):
+                value = () if value is None else (value,)
+            return command(*arguments, **values, **{name: value})
 
         option = cloup.option(flag, name, type=kind, metavar=metavar, help=description)
-        argument = cloup.argument("argument_" + name, type=kind, metavar=f"[{metavar}]", required=False)
+        argument = cloup.argument(
+            "argument_" + name, type=kind, metavar=f"[{metavar}]", required=False, nargs=-1 if several else 1
+        )
         return argument(option(with_one))
 
     return decorate
@@ -111,6 +127,29 @@ RUN = _Run(exists=True, file_okay=False, path_type=Path)
 def run_option(required: bool = True) -> Callable:
     """Adds the argument RUN and the option --run-dir: the folder of a run that is read."""
     return argument_or_option("run", "--run-dir", "RUN", RUN, "Folder of the run, or world.", required)
+
+
+def runs_option(required: bool = True) -> Callable:
+    """Adds the arguments RUN… and the option --run-dir, which are pooled if there are several, and --rules."""
+
+    def decorate(command: Callable) -> Callable:
+        rules = cloup.option("--rules", is_flag=True, help="Pool with the rules of the graph, which are mined first.")
+        runs = argument_or_option("runs", "--run-dir", "RUN…", RUN, "Folder of the run, or world.", required, True)
+        return runs(rules(command))
+
+    return decorate
+
+
+def open_runs(runs: tuple[Path, ...], rules: bool) -> "Run | Pool":
+    """Opens a run, or pools several runs, or a run and rules."""
+    import jobi_tf
+
+    if len({path.resolve() for path in runs}) < len(runs):
+        raise UsageError(f"expected every run once, got {', '.join(map(str, runs))}")
+    loaded = [jobi_tf.load_run(run) for run in runs]
+    if len(loaded) == 1 and not rules:
+        return loaded[0]
+    return jobi_tf.Pool(loaded, jobi_tf.RuleModel(loaded[0].graph) if rules else None)
 
 
 def out_option(description: str, folder: bool = True, default: str | None = None, required: bool = False) -> Callable:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph as Graph
     from jobi_tf.datasets import load_graph as load_graph
     from jobi_tf.evaluation.evaluate import evaluate as evaluate
+    from jobi_tf.evaluation.rules import RuleModel as RuleModel
     from jobi_tf.losses import FullSoftmax as FullSoftmax
     from jobi_tf.losses import PairCrossentropy as PairCrossentropy
     from jobi_tf.losses import SampledLogistic as SampledLogistic
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from jobi_tf.optimizers import RowAdagrad as RowAdagrad
     from jobi_tf.training.callbacks import ValidationRanking as ValidationRanking
     from jobi_tf.training.merge import merge_runs as merge_runs
+    from jobi_tf.training.pool import Pool as Pool
     from jobi_tf.training.run import Run as Run
     from jobi_tf.training.run import load_model as load_model
     from jobi_tf.training.run import load_run as load_run
@@ -51,9 +53,11 @@ _MODULES = {
     "LazyAdam": "optimizers",
     "N3": "models.regularizers",
     "PairCrossentropy": "losses",
+    "Pool": "training.pool",
     "Regularizer": "models.regularizers",
     "RelationPrediction": "models.regularizers",
     "RowAdagrad": "optimizers",
+    "RuleModel": "evaluation.rules",
     "Run": "training.run",
     "SampledLogistic": "losses",
     "SampledMargin": "losses",

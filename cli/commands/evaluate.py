@@ -10,7 +10,7 @@ from jobi_tf.console import Bar, print_json, print_table, warn
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import METRICS, TIES
 
-from ..options import COUNT, Command, candidates_option, json_option, run_option, settings_options
+from ..options import COUNT, Command, candidates_option, json_option, open_runs, runs_option, settings_options
 from ..start import start_tensorflow
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ WARN_OF_TIES = 0.01  # of MRR
 
 
 @cloup.command(cls=Command)
-@run_option()
+@runs_option()
 @cloup.option("--split", type=click.Choice(SPLITS), default="test", help="Triples to rank.")
 @cloup.option("--side", type=click.Choice(SIDES), default="both", help="Entity that is sought.")
 @cloup.option("--ties", type=click.Choice(TIES), default="realistic", help="Rule for equal scores.")
@@ -34,7 +34,8 @@ WARN_OF_TIES = 0.01  # of MRR
 @cloup.option("--memory-budget", type=COUNT, metavar="MB", default=512, help="Memory for the scores of a block.")
 @settings_options("devices", "logical_devices")
 def evaluate(
-    run: Path,
+    runs: tuple[Path, ...],
+    rules: bool,
     split: str,
     side: str,
     ties: str,
@@ -52,8 +53,11 @@ def evaluate(
     \b
       jobi-tf evaluate runs/world
       jobi-tf evaluate runs/world --split valid --by-relation
+      jobi-tf evaluate runs/complex runs/rescal --rules
 
     RUN is the folder of a run, which keeps the result in evaluations/, as test.json for instance, or test-raw.json.
+    Several runs of one graph, of any scorers, are pooled: their scores are added with weights for each relation and
+    side, which are fitted on the validation split. The result of a pool is only printed.
     Ranks are filtered: other true answers of train and valid, and of test when test is ranked, are no candidates.
     """
     if filter_with_test and (raw or split == "test"):
@@ -64,13 +68,12 @@ def evaluate(
     TrainConfig.create({"dataset": "any", "devices": devices}, "--devices")
     start_tensorflow()
     from jobi_tf import evaluate as rank
-    from jobi_tf import load_run
     from jobi_tf.report.runs import evaluation_name, store_evaluation
     from jobi_tf.training.devices import strategy_for
     from jobi_tf.training.run_folder import PRETRAINED
 
     with strategy_for(devices, logical_devices).scope():
-        trained = load_run(run)
+        trained = open_runs(runs, rules)
         graph = trained.graph
         filter_with = ("train", "valid", "test") if filter_with_test else None
         allowed = None if candidates is None else graph.entities.ids_in_file(candidates)
@@ -90,11 +93,11 @@ def evaluate(
         _print(evaluation, result, f"{graph.name}, {split} split, {'raw' if raw else 'filtered'} ranks among {among}")
     if (gap := evaluation.ties_gap()) > WARN_OF_TIES:
         warn(f"equal scores decide {gap:.1%} of MRR: see --ties optimistic and pessimistic")
-    if run in PRETRAINED.values():
+    if len(runs) > 1 or rules or runs[0] in PRETRAINED.values():
         return
     variants = {"raw": raw, "filter_with_test": filter_with_test, "candidates": candidates is not None}
     try:
-        path = store_evaluation(run, evaluation_name(split, side, ties, **variants), evaluation, result)
+        path = store_evaluation(runs[0], evaluation_name(split, side, ties, **variants), evaluation, result)
         click.echo(f"written to {path}", err=True)
     except OSError as error:
         warn(f"the result cannot be written: {error.filename}: {error.strerror}")

@@ -30,7 +30,8 @@ def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> No
 
     Prints the scores of both heads, the probability, the ranks of head and tail among all entities, how often both
     occur with the relation in training, the training triples that are most similar, and paths from head to tail. The
-    confidence of a path is the share of pairs of entities with a path of this kind between which the relation holds.
+    confidence of a path is that of its rule: of the pairs of entities with such a path, the share between which the
+    relation holds, with five pairs added.
     """
     start_tensorflow()
     import jobi_tf

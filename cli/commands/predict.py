@@ -20,8 +20,9 @@ from ..options import (
     Command,
     candidates_option,
     json_option,
+    open_runs,
     out_option,
-    run_option,
+    runs_option,
     token_option,
     typed_option,
 )
@@ -52,7 +53,7 @@ class Query(NamedTuple):
 
 
 @cloup.command(cls=Command)
-@run_option(required=False)
+@runs_option(required=False)
 @cloup.option_group(
     "One query",
     cloup.option("--head", help="The known head; its tails are sought."),
@@ -85,8 +86,8 @@ class Query(NamedTuple):
     token_option,
     cloup.option("--certificate", type=FILE, metavar="FILE", help="Certificates to trust, for https."),
 )
-@cloup.constraint(require_one, ["argument_run", "run", "server"])
-@cloup.constraint(If("server", accept_none), ["candidates", "typed"])  # a server has what `jobi-tf export` got
+@cloup.constraint(require_one, ["argument_runs", "runs", "server"])
+@cloup.constraint(If("server", accept_none), ["candidates", "typed", "rules"])  # a server has what `jobi-tf export` got
 @cloup.constraint(If(~IsSet("server"), accept_none), ["model_name", "token", "certificate"])
 @cloup.constraint(If("source", accept_none), ["head", "relation", "tail", "as_json"])
 @cloup.constraint(If(~IsSet("source"), accept_none), ["out"])
@@ -94,7 +95,8 @@ class Query(NamedTuple):
 @cloup.constraint(If(~IsSet("source"), require_any), ["head", "tail"])
 @cloup.constraint(If(AllSet("head", "tail"), accept_none), ["k", "new_only", "typed", "candidates"])
 def predict(
-    run: Path | None,
+    runs: tuple[Path, ...],
+    rules: bool,
     head: str | None,
     relation: str | None,
     tail: str | None,
@@ -116,14 +118,15 @@ def predict(
       jobi-tf predict runs/world --head Switzerland --relation official_language -k 5
       jobi-tf predict runs/world --input queries.tsv --out answers.tsv
 
-    RUN is the folder of a run; with --server a running server is queried instead. One query is --relation with --head
+    RUN is the folder of a run; several are pooled, as by `jobi-tf evaluate`. With --server a running server is
+    queried instead. One query is --relation with --head
     or --tail; with both, the triple is scored and, by a run, ranked. Known facts are those of train, valid and test.
     Scores compare answers to one query; they are no probabilities, which a server gives as well.
     """
     model: _Run | _Server
     with ExitStack() as stack:
-        if run is not None:
-            model = _Run(run, typed, candidates)
+        if runs:
+            model = _Run(runs, rules, typed, candidates)
         else:
             from jobi_tf.serving import Client
 
@@ -139,15 +142,13 @@ def predict(
 
 
 class _Run:
-    """A run that answers queries; an answer has `entity`, `score`, `known` and `split`."""
+    """A run, or a pool of runs, that answers queries; an answer has `entity`, `score`, `known` and `split`."""
 
     served = False
 
-    def __init__(self, path: Path, typed: bool, candidates: Path | None):
+    def __init__(self, paths: tuple[Path, ...], rules: bool, typed: bool, candidates: Path | None):
         start_tensorflow()
-        from jobi_tf import load_run
-
-        self._run, self._typed = load_run(path), typed
+        self._run, self._typed = open_runs(paths, rules), typed
         self.name = self._run.graph.name
         entities = self._run.graph.entities
         self._candidates = None if candidates is None else [entities[i] for i in entities.ids_in_file(candidates)]

@@ -1,14 +1,18 @@
-"""Best answers to a query with one open side."""
+"""Best answers to a query with one open side, by id and by name."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import KnownAnswers, Occurrences
+from jobi_tf.data.graph import SPLITS, Graph
+from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
 from jobi_tf.errors import JobiError, UsageError
-from jobi_tf.evaluation.ranker import full_float32
-from jobi_tf.models.jobi import JoBi
+from jobi_tf.evaluation.ranker import RankedModel, full_float32
+from jobi_tf.tables import Table
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class BestAnswers:
 
 
 def best_answers(
-    model: JoBi,
+    model: RankedModel,
     known: KnownAnswers,
     triples: np.ndarray,
     side: int,
@@ -39,7 +43,7 @@ def best_answers(
     """Finds the entities with the best scores on one side.
 
     Args:
-        model: the model whose triple head scores.
+        model: the model, of a JoBi its triple head.
         known: true answers, which are marked or left out.
         triples: the queries, int [N, 3]; the column of `side` is not read.
         side: the side that is sought, `HEAD` or `TAIL`.
@@ -100,3 +104,105 @@ def _best(
     marks = np.zeros((len(triples), count), bool)
     marks[rows, answers] = True
     return entities, values, np.take_along_axis(marks, entities, 1) & (entities >= 0)
+
+
+class Answer(NamedTuple):
+    """An entity that completes a triple, its score, whether the triple is a known fact, and the split that has it."""
+
+    entity: str
+    score: float
+    known: bool
+    split: str | None
+
+
+class ByName:
+    """What answers queries by name: a run, a pool of runs, or rules."""
+
+    graph: Graph
+    model: Any
+
+    @cached_property
+    def occurrences(self) -> Occurrences:
+        """The entities that occur with each relation in training."""
+        return Occurrences.of_graph(self.graph)
+
+    @cached_property
+    def _held_out(self) -> dict[tuple[int, int, int], str]:
+        """The triples of the splits other than train, with their split."""
+        return {(h, r, t): name for name in SPLITS[1:] for h, r, t in self.graph.split(name).tolist()}
+
+    def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
+        """Returns the scores of triples of names (head, relation, tail) as answers for tails: float32 [N].
+
+        Raises:
+            DataError: a name is unknown.
+        """
+        if not len(triples):
+            return np.empty(0, np.float32)
+        ids = self.graph.ids_of_triples(triples)
+        scores = self.model.scores(ids, TAIL, self.model.candidates())
+        return tf.gather(scores, ids[:, column(TAIL)], batch_dims=1).numpy()
+
+    def tails(self, head: str, relation: str, k: int = 10, **options: Any) -> Table[Answer]:
+        """Returns the k best tails of (head, relation, ?), best first.
+
+        Args:
+            head: the known entity.
+            relation: the relation.
+            k: largest number of answers.
+            **options: as for `answers`.
+
+        Raises:
+            DataError: a name is unknown.
+            UsageError: `k` is below 1.
+        """
+        return self.answers(TAIL, [(head, relation)], k, **options)[0]
+
+    def heads(self, relation: str, tail: str, k: int = 10, **options: Any) -> Table[Answer]:
+        """Returns the k best heads of (?, relation, tail), best first; otherwise as `tails`."""
+        return self.answers(HEAD, [(tail, relation)], k, **options)[0]
+
+    def answers(
+        self,
+        side: int,
+        queries: Sequence[tuple[str, str]],
+        k: int = 10,
+        new_only: bool = False,
+        typed: bool = False,
+        candidates: Sequence[str] | None = None,
+    ) -> list[Table[Answer]]:
+        """Returns the k best entities on one side of each query.
+
+        Args:
+            side: the side that is sought, `HEAD` (0) or `TAIL` (1).
+            queries: known entities and relations.
+            k: largest number of answers to a query.
+            new_only: leave out known facts.
+            typed: leave out entities that do not occur on that side of the relation in training.
+            candidates: names of the only entities that can be answers; None: all.
+
+        Raises:
+            DataError: a name is unknown.
+            UsageError: `k` is below 1.
+        """
+        triples = np.zeros((len(queries), 3), np.int32)
+        triples[:, column(1 - side)] = self.graph.entities.ids(entity for entity, _ in queries)
+        triples[:, 1] = self.graph.relations.ids(relation for _, relation in queries)
+        known = KnownAnswers.of_graph(self.graph, SPLITS, triples, side)
+        allowed = None if candidates is None else self.graph.entities.ids(candidates)
+        seen = self.occurrences if typed else None
+        best = best_answers(self.model, known, triples, side, k, new_only, seen, allowed)
+        tables = []
+        for (entity, relation), triple, *row in zip(
+            queries, triples.tolist(), best.entities, best.scores, best.known, strict=True
+        ):
+            rows = []
+            for answer, score, is_known in zip(*row, strict=True):
+                if answer >= 0:
+                    triple[column(side)] = int(answer)
+                    head, name, tail = triple
+                    split = self._held_out.get((head, name, tail), "train") if is_known else None
+                    rows.append(Answer(self.graph.entities[answer], float(score), bool(is_known), split))
+            title = f"heads of (?, {relation}, {entity})" if side == HEAD else f"tails of ({entity}, {relation}, ?)"
+            tables.append(Table(rows, Answer._fields, title))
+        return tables

@@ -11,8 +11,9 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.data.shards import blocks
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
-from jobi_tf.evaluation.ranker import MEMORY_BUDGET, Ranker
+from jobi_tf.evaluation.ranker import MEMORY_BUDGET, RankedModel, Ranker
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import data_frame, html_table
@@ -109,7 +110,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: JoBi | Trained,
+    model: RankedModel | Trained | ByName,
     graph: Graph | None = None,
     split: str = "test",
     side: str = "both",
@@ -126,8 +127,8 @@ def evaluate(
     Triples with entities that do not occur in training are ranked like all others.
 
     Args:
-        model: a run, or a model with its graph.
-        graph: the graph; of a run its own.
+        model: a run, a pool of runs, rules, or a model with its graph.
+        graph: the graph; of a run, a pool or rules their own.
         split: `test`, `valid` or `train`.
         side: the side whose entity is sought: `head`, `tail` or `both`.
         triples: the triples to rank instead of a split, ids int [N, 3] or names.
@@ -146,8 +147,8 @@ def evaluate(
     Example:
         >>> jobi_tf.evaluate(run).metrics()["mrr"]
     """
-    if not isinstance(model, JoBi):
-        model, graph = model.model, graph or model.graph
+    graph = graph or getattr(model, "graph", None)
+    ranked: Any = getattr(model, "model", model)
     if not isinstance(graph, Graph):
         raise UsageError(f"expected the graph of the model as the second argument, got {graph!r}")
     if side not in (*SIDES, "both"):
@@ -163,7 +164,7 @@ def evaluate(
         filter_with = ("train", "valid", "test") if split == "test" or triples is not None else ("train", "valid")
     known = None if raw else KnownAnswers.of_graph(graph, filter_with, ids)
     allowed = None if candidates is None else graph.entities.ids_of(candidates)
-    ranker = Ranker(model, known, allowed, memory_budget)
+    ranker = Ranker(ranked, known, allowed, memory_budget)
     start = time.perf_counter()
     sides = SIDES if side == "both" else (side,)
     ranks = {name: ranker.rank(ids, SIDES.index(name), progress) for name in sides}

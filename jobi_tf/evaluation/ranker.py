@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column, query_keys
+from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
 from jobi_tf.errors import JobiError
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.models.jobi import JoBi
@@ -18,6 +19,19 @@ MEMORY_BUDGET = 512 * 2**20
 FAST_BYTES = 32 * 2**20
 
 
+class RankedModel(Protocol):
+    """What scores all entities: a `JoBi`, a `RuleModel` or the model of a `Pool`."""
+
+    num_entities: int
+    num_relations: int
+
+    def candidates(self) -> Any:
+        """Returns what the scores of many blocks have in common: a tensor, or several."""
+
+    def scores(self, triples: tf.Tensor, side: int, candidates: Any = None) -> tf.Tensor:
+        """Returns the scores of every entity on one side: int [N, 3] → float32 [N, E]."""
+
+
 class Ranker:
     """Ranks the true answers of triples among all entities, on either side.
 
@@ -26,7 +40,7 @@ class Ranker:
     all. Matrix products are in full float32, also on GPUs.
 
     Args:
-        model: the model whose triple head scores.
+        model: the model, of a JoBi its triple head.
         known: answers that are left out as candidates, except the one that is ranked; None leaves out none (raw ranks).
         candidates: ids of the only candidates, int [C]; the true answer always is one. None: all entities.
         memory_budget: bytes for the scores of a block on a device; a single query is always ranked.
@@ -37,7 +51,7 @@ class Ranker:
 
     def __init__(
         self,
-        model: JoBi,
+        model: RankedModel,
         known: KnownAnswers | None,
         candidates: np.ndarray | None = None,
         memory_budget: int = MEMORY_BUDGET,
@@ -73,7 +87,8 @@ class Ranker:
         Raises:
             JobiError: a score is not finite.
         """
-        keys = query_keys(side, triples, self.model.num_entities, self.model.num_relations)
+        relation, anchor = triples[:, 1].astype(np.int64), triples[:, column(1 - side)]
+        keys = relation * self.model.num_entities + anchor  # by relation, as rules are looked up by relation
         _, first, query, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         order = np.lexsort((query, counts[query]))  # triples of one query together, single ones first
         ranks, finite = np.zeros((2, len(triples)), np.int64), True
@@ -108,7 +123,7 @@ class Ranker:
         return tuple(tf.constant(x, tf.int32) for x in (queries[distinct], place, answers, rows, entities))
 
     def _counts(
-        self, arguments: list[tuple[tf.Tensor, ...]], candidates: tf.Tensor, side: int
+        self, arguments: list[tuple[tf.Tensor, ...]], candidates: Any, side: int
     ) -> Iterator[tuple[np.ndarray, bool]]:
         """Returns the counts of each block, int [2, P], and whether all of its scores are finite."""
         distribute = self._strategy.experimental_distribute_values_from_function
@@ -121,14 +136,14 @@ class Ranker:
         local = self._strategy.experimental_local_results
         return zip((x.numpy() for x in local(counts)), (bool(x) for x in local(finite)), strict=True)
 
-    def _distributed_count(self, side: int, repeated: bool, *arguments: tf.Tensor) -> tf.Tensor:
+    def _distributed_count(self, side: int, repeated: bool, *arguments: Any) -> tf.Tensor:
         return self._strategy.run(partial(self._count_block, side, repeated), arguments)
 
     def _count_block(
         self,
         side: int,
         repeated: bool,
-        candidates: tf.Tensor,
+        candidates: Any,
         queries: tf.Tensor,
         place: tf.Tensor,
         answers: tf.Tensor,
@@ -261,10 +276,11 @@ def _better_and_equal(
     return tf.stack(counts)
 
 
-def _block(model: JoBi, candidates: int, memory_budget: int) -> int:
+def _block(model: RankedModel, candidates: int, memory_budget: int) -> int:
     """Returns the number of queries of a block."""
     # The products and the scores, float32; comparisons, bool, and their casts to int32.
-    bytes_per_query = candidates * (4 * (1 + model.scorer.dot_products) + 5)
+    products = model.scorer.dot_products if isinstance(model, JoBi) else 1
+    bytes_per_query = candidates * (4 * (1 + products) + 5)
     fast = int(np.clip(FAST_BYTES // (4 * candidates), 64, 1024))
     return max(1, min(fast, memory_budget // bytes_per_query))
 

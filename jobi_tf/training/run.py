@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
+from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
-from jobi_tf.evaluation.answers import best_answers
+from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, explain
 from jobi_tf.files import new_folder
@@ -22,15 +21,6 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, run_path
-
-
-class Answer(NamedTuple):
-    """An entity that completes a triple, its score, whether the triple is a known fact, and the split that has it."""
-
-    entity: str
-    score: float
-    known: bool
-    split: str | None
 
 
 class RelationAnswer(NamedTuple):
@@ -59,7 +49,7 @@ class NewTriple(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Run:
+class Run(ByName):
     """A trained model with its graph and settings.
 
     Args:
@@ -92,16 +82,6 @@ class Run:
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
 
-    @cached_property
-    def occurrences(self) -> Occurrences:
-        """The entities that occur with each relation in training."""
-        return Occurrences.of_graph(self.graph)
-
-    @cached_property
-    def _held_out(self) -> dict[tuple[int, int, int], str]:
-        """The triples of the splits other than train, with their split."""
-        return {(h, r, t): name for name in SPLITS[1:] for h, r, t in self.graph.split(name).tolist()}
-
     def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
         """Returns the scores of triples of names (head, relation, tail): float32 [N]. Higher is more likely true.
 
@@ -111,70 +91,6 @@ class Run:
         if not len(triples):
             return np.empty(0, np.float32)
         return self.model.score(self.graph.ids_of_triples(triples)).numpy()
-
-    def tails(self, head: str, relation: str, k: int = 10, **options: Any) -> Table[Answer]:
-        """Returns the k best tails of (head, relation, ?), best first.
-
-        Args:
-            head: the known entity.
-            relation: the relation.
-            k: largest number of answers.
-            **options: as for `answers`.
-
-        Raises:
-            DataError: a name is unknown.
-            UsageError: `k` is below 1.
-        """
-        return self.answers(TAIL, [(head, relation)], k, **options)[0]
-
-    def heads(self, relation: str, tail: str, k: int = 10, **options: Any) -> Table[Answer]:
-        """Returns the k best heads of (?, relation, tail), best first; otherwise as `tails`."""
-        return self.answers(HEAD, [(tail, relation)], k, **options)[0]
-
-    def answers(
-        self,
-        side: int,
-        queries: Sequence[tuple[str, str]],
-        k: int = 10,
-        new_only: bool = False,
-        typed: bool = False,
-        candidates: Sequence[str] | None = None,
-    ) -> list[Table[Answer]]:
-        """Returns the k best entities on one side of each query.
-
-        Args:
-            side: the side that is sought, `HEAD` (0) or `TAIL` (1).
-            queries: known entities and relations.
-            k: largest number of answers to a query.
-            new_only: leave out known facts.
-            typed: leave out entities that do not occur on that side of the relation in training.
-            candidates: names of the only entities that can be answers; None: all.
-
-        Raises:
-            DataError: a name is unknown.
-            UsageError: `k` is below 1.
-        """
-        triples = np.zeros((len(queries), 3), np.int32)
-        triples[:, column(1 - side)] = self.graph.entities.ids(entity for entity, _ in queries)
-        triples[:, 1] = self.graph.relations.ids(relation for _, relation in queries)
-        known = KnownAnswers.of_graph(self.graph, SPLITS, triples, side)
-        allowed = None if candidates is None else self.graph.entities.ids(candidates)
-        seen = self.occurrences if typed else None
-        best = best_answers(self.model, known, triples, side, k, new_only, seen, allowed)
-        tables = []
-        for (entity, relation), triple, *row in zip(
-            queries, triples.tolist(), best.entities, best.scores, best.known, strict=True
-        ):
-            rows = []
-            for answer, score, is_known in zip(*row, strict=True):
-                if answer >= 0:
-                    triple[column(side)] = int(answer)
-                    head, name, tail = triple
-                    split = self._held_out.get((head, name, tail), "train") if is_known else None
-                    rows.append(Answer(self.graph.entities[answer], float(score), bool(is_known), split))
-            title = f"heads of (?, {relation}, {entity})" if side == HEAD else f"tails of ({entity}, {relation}, ?)"
-            tables.append(Table(rows, Answer._fields, title))
-        return tables
 
     def relations(self, head: str, tail: str, k: int = 10) -> Table[RelationAnswer]:
         """Returns the k best relations of (head, ?, tail), best first.

@@ -24,6 +24,17 @@ def test_explain_prints_scores_ranks_and_evidence(run, call):
     assert "score of the pair head" in call("explain", run, *TRIPLE).stdout
 
 
+def test_rules_are_printed_written_and_ranked(triples, call, tmp_path):
+    printed = call("rules", triples, "-k", 3, "--out", tmp_path / "rules.tsv").stdout
+    model = jobi_tf.RuleModel(jobi_tf.load_graph(triples))
+    lines = [x.split("\t") for x in (tmp_path / "rules.tsv").read_text().splitlines()]
+    assert len(lines) == 1 + model.num_rules
+    assert [lines[1][0], int(lines[1][2])] == [model.best(1)[0].rule, model.best(1)[0].hits]
+    assert lines[1][0] in printed
+    assert f"{jobi_tf.evaluate(model).metrics()['mrr']:.4f}" in printed
+    call("rules", triples, "--minutes", 0, status=2)
+
+
 def test_complete_streams_new_triples(run, call, tmp_path):
     graph = jobi_tf.load_run(run).graph
     facts = {tuple(x) for part in graph.splits.values() for x in part.tolist()}

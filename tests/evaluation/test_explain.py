@@ -17,10 +17,12 @@ def test_rules_of_one_and_of_two_steps_have_their_confidence():
     (best, *_) = paths(graph, triple)
     assert best.path == "p7 -[parent]-> p8 -[parent]-> p9"
     assert best.support == 6
-    assert best.confidence == pytest.approx(6 / 8)  # eight pairs are joined, of which six are grandparents
+    assert best.confidence == pytest.approx(6 / (8 + 5))  # eight pairs are joined, of which six are grandparents
     (triple,) = graph.ids_of_triples([("p1", "child", "p0")])
     (inverse,) = (x for x in paths(graph, triple) if x.path == "p1 <-[parent]- p0")
-    assert inverse.confidence == pytest.approx(5 / 9)  # nine have a parent, five children are known without this one
+    assert inverse.confidence == pytest.approx(
+        5 / (9 + 5)
+    )  # nine have a parent, five children are known without this one
 
 
 def test_best_new_triples_are_those_of_all_scores():

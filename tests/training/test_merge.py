@@ -9,9 +9,9 @@ import tensorflow as tf
 
 import jobi_tf
 from jobi_tf.errors import UsageError
+from jobi_tf.evaluation.weights import fit_weights
 from jobi_tf.export import export_run
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.merge import fit_weights, side_by_side
 from tests.graphs import random_graph
 
 GRAPH = random_graph(entities=40, relations=3, train=300, valid=120, test=40)
@@ -67,7 +67,7 @@ def test_fitted_weights_prefer_the_run_that_knows_the_relation():
         model.entities.table.assign(entities)
         model.heads[0].relations.table.assign(matrices.reshape(3, -1))
         runs.append(jobi_tf.Run(None, TrainConfig(dataset="tiny"), GRAPH, model))
-    fitted = fit_weights(side_by_side([run.model for run in runs]), [40, 40], runs[0])
+    fitted = fit_weights([run.model for run in runs], GRAPH, sides=False)
     assert fitted.method == "relation"
     assert fitted.weights[0, 0] > 2 * abs(fitted.weights[0, 1])
     assert fitted.weights[1, 1] > 2 * abs(fitted.weights[1, 0])

@@ -1,0 +1,51 @@
+"""`jobi-tf rules`."""
+
+from pathlib import Path
+
+import click
+import cloup
+from rich.table import Column
+
+from jobi_tf.console import print_table, warn
+from jobi_tf.evaluation.metrics import METRICS
+from jobi_tf.files import written_beside
+
+from ..options import COUNT, Command, out_option
+from ..start import start_tensorflow
+
+
+@cloup.command(cls=Command)
+@cloup.argument("dataset", help="Name of a data set, or a file or folder of triples.")
+@cloup.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=5, help="Time for mining.")
+@cloup.option("-k", type=COUNT, metavar="K", default=20, help="Number of rules to print.")
+@out_option("TSV file of all rules, best first.", folder=False)
+def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
+    """Mine the rules of a data set, and rank its validation and test triples by them alone.
+
+    \b
+      jobi-tf rules world
+      jobi-tf rules umls --minutes 1 --out rules.tsv
+
+    The bodies have one or two triples; X, Y and A are variables. The confidence of a rule is hits / (body + 5): body is
+    the number of pairs or entities for which the body holds in training, and hits how often the head holds too.
+    """
+    start_tensorflow()
+    import jobi_tf
+
+    graph = jobi_tf.load_graph(dataset)
+    model = jobi_tf.RuleModel(graph, minutes)
+    if not model.complete:
+        warn(f"mining needs more than --minutes {minutes:g}: some rules are missing")
+    if out is not None:
+        with written_beside(out) as beside, beside.open("w", encoding="utf-8") as file:
+            file.write("rule\tconfidence\thits\tbody\n")
+            file.writelines(f"{x.rule}\t{x.confidence:.6f}\t{x.hits}\t{x.body}\n" for x in model.best(model.num_rules))
+    rows = [[x.rule, f"{x.confidence:.3f}", f"{x.hits:,}", f"{x.body:,}"] for x in model.best(k)]
+    print_table([Column("rule"), "confidence", "hits", "body"], rows, f"{graph.name}, {model.num_rules:,} rules")
+    results = {split: jobi_tf.evaluate(model, split=split) for split in ("valid", "test") if len(graph.split(split))}
+    cells = []
+    for split, evaluation in results.items():
+        values = evaluation.metrics()
+        cells.append([split, *(f"{values[x]:,.1f}" if x == "mean_rank" else f"{values[x]:.4f}" for x in METRICS)])
+    click.echo()
+    print_table(["split", *METRICS.values()], cells, f"{graph.name}, rules alone, filtered ranks")

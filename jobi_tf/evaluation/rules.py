@@ -1,0 +1,360 @@
+"""Rules of a graph: mined with their confidences, and what they predict by themselves."""
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from scipy import sparse
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import TAIL, column
+from jobi_tf.data.ranges import ranges
+from jobi_tf.errors import UsageError
+from jobi_tf.evaluation.answers import ByName
+from jobi_tf.tables import Table
+
+SMOOTHING = 5  # bodies without the head that are added to those of each rule
+MIN_HITS = 2
+TOP = 5  # groups of rules that count for a candidate
+BLOCK = 2**22  # paths at once
+CELLS = 2**25  # of a dense matrix at once
+MOST_PATHS = 2**26  # paths that begin with one relation, by which its rules are measured
+QUERIES = 32  # at once: each may have a million predictions
+BITS = 20  # of a confidence while the best are sorted out
+
+
+class Rule(NamedTuple):
+    """A rule.
+
+    Attributes:
+        rule: its text, such as `grandparent(X, Y) <- parent(X, A), parent(A, Y)`; words other than X, Y, A are names.
+        confidence: hits / (body + 5).
+        hits: pairs or entities for which the body and the head hold in training.
+        body: those for which the body holds.
+    """
+
+    rule: str
+    confidence: float
+    hits: int
+    body: int
+
+
+class Edges:
+    """Triples as edges in both directions: the edge of label r + R leads from tail to head. Loops are left out.
+
+    Row i of `targets` has the targets of the edges that leave `source[i]` with `label[i]`. Seen from a target, that is
+    a feature: it has an edge of the label `inverse[i]` to `source[i]`, so that `features` is the transposed matrix.
+
+    Args:
+        triples: int [N, 3].
+        num_entities: E.
+        num_relations: R; there are 2R labels.
+    """
+
+    def __init__(self, triples: np.ndarray, num_entities: int, num_relations: int):
+        triples = np.asarray(triples, np.int64)
+        head, relation, tail = triples[triples[:, 0] != triples[:, 2]].T
+        self.num_entities, self.num_relations, self.labels = num_entities, num_relations, 2 * num_relations
+        source, target = np.concatenate([head, tail]), np.concatenate([tail, head])
+        label = np.concatenate([relation, relation + num_relations])
+        keys, rows = np.unique(source * self.labels + label, return_inverse=True)
+        self.source, self.label = np.divmod(keys, self.labels)
+        self.inverse = (self.label + num_relations) % self.labels
+        self.starts = np.searchsorted(self.source, np.arange(num_entities + 1))
+        self.targets = _ones(rows, target, (len(keys), num_entities))  # [rows, E]
+        self.features = self.targets.T.tocsr()  # [E, rows]
+        self.paths = self.targets @ np.diff(self.features.indptr)  # of two steps, from each row
+        pairs, place = np.unique(source * num_entities + target, return_inverse=True)
+        self.held = _ones(place, label, (len(pairs), self.labels))  # labels between each connected pair
+        numbers = np.arange(1, len(pairs) + 1, dtype=np.int32)
+        self.pairs = sparse.csr_matrix((numbers, np.divmod(pairs, num_entities)), (num_entities, num_entities))
+
+    def rows_of(self, entities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the places in `entities`, and the rows whose edges leave them."""
+        counts = self.starts[entities + 1] - self.starts[entities]
+        return np.repeat(np.arange(len(entities)), counts), ranges(self.starts[entities], counts)
+
+    def row(self, source: int, label: int) -> int:
+        """Returns the row of a source and a label."""
+        return int(
+            self.starts[source] + np.searchsorted(self.label[self.starts[source] : self.starts[source + 1]], label)
+        )
+
+    def two_steps(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Follows the edges of rows, and from there all edges except those back; yields blocks.
+
+        Returns:
+            The places in `rows`, the label of the second edge, and its target: the distinct ones of all paths.
+        """
+        block = np.cumsum(self.paths[rows]) // BLOCK
+        most = max(1, CELLS // self.num_entities)
+        for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(block)) + 1):
+            for start in range(0, len(part), most):
+                places = part[start : start + most]
+                found = self.targets[rows[places]] @ self.features
+                place, target = np.repeat(places, np.diff(found.indptr)), self.source[found.indices]
+                away = target != self.source[rows[place]]
+                yield place[away], self.inverse[found.indices[away]], target[away]
+
+    def count_two_steps(self, first: int) -> tuple[np.ndarray, np.ndarray]:
+        """Counts the pairs that are joined by an edge of the label `first` and an edge of each other label.
+
+        Beyond `MOST_PATHS` paths these are the pairs of some sources, which are drawn at random.
+
+        Returns:
+            The number of pairs, int64 [2R], and how many of them each label joins as well, int64 [2R, 2R].
+        """
+        (rows,) = np.nonzero(self.label == first)
+        if self.paths[rows].sum() > MOST_PATHS:
+            rows = np.random.default_rng(first).permutation(rows)
+            rows = np.sort(rows[: 1 + np.searchsorted(np.cumsum(self.paths[rows]), MOST_PATHS)])
+        body, hits = np.zeros(self.labels, np.int64), np.zeros(self.labels**2, np.int64)
+        for place, second, target in self.two_steps(rows):
+            body += np.bincount(second, minlength=self.labels)
+            sources, source = np.unique(self.source[rows[place]], return_inverse=True)
+            pair = self.pairs[sources].toarray()[source, target]
+            (joined,) = pair.nonzero()
+            held = self.held[pair[joined] - 1]
+            keys = np.repeat(second[joined], np.diff(held.indptr)) * self.labels + held.indices
+            hits += np.bincount(keys, minlength=self.labels**2)
+        return body, hits.reshape(self.labels, self.labels)
+
+    def count_one_step(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the pairs that each label joins, int [2R], and those that each other one joins too, [2R, 2R]."""
+        hits = (self.held.T @ self.held).toarray()
+        body = hits.diagonal().copy()
+        np.fill_diagonal(hits, 0)
+        return body, hits
+
+
+def confidence(hits: np.ndarray, body: np.ndarray) -> np.ndarray:
+    """Returns the share of bodies with which the head holds, drawn to 0 where there are few bodies, float32."""
+    return (hits / (body + SMOOTHING)).astype(np.float32)
+
+
+def _ones(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> sparse.csr_matrix:
+    matrix = sparse.csr_matrix((np.ones(len(rows), np.int32), (rows, columns)), shape)
+    matrix.data[:] = 1  # where a place was given several times
+    return matrix
+
+
+class RuleModel(ByName):
+    """Ranks entities by the rules of a graph, without embeddings.
+
+    Rules have one of the forms r(X, Y) <- s(X, Y), r(X, Y) <- s(X, A), t(A, Y), each s and t in either direction, and
+    r(X, c) <- s(X, d), r(X, c) <- s(X, A) for heads or tails c, with entities c and d. r(X, c) <- r(X, A) says how
+    frequent c is; it applies to all X. A, X and Y are different entities. The confidence of a rule is hits / (body + 5)
+    (Meilicke et al. 2019) in the training triples; rules with fewer than two hits are left out.
+
+    A candidate's score is -log Π (1 - confidence) over at most five rules: the best rules of those that begin with each
+    relation, the best one with the candidate as the constant c, and the best one with the candidate as X. What they say
+    is treated as independent. Without a rule the score is 0.
+
+    Args:
+        graph: the graph.
+        minutes: time for mining. When it is over, the remaining rules are left out, and `complete` is False; if it is
+            not reached, the rules depend on the graph alone.
+        min_confidence: smallest confidence of a rule.
+
+    Raises:
+        UsageError: `minutes` or `min_confidence` is not above 0.
+
+    Example:
+        >>> rules = jobi_tf.RuleModel(jobi_tf.load_graph("world"))
+        >>> jobi_tf.evaluate(rules).metrics()["mrr"]
+    """
+
+    def __init__(self, graph: Graph, minutes: float = 5, min_confidence: float = 0.01):
+        for name, value in (("minutes", minutes), ("min_confidence", min_confidence)):
+            if not value > 0:
+                raise UsageError(f"expected {name} to be above 0, got {value}")
+        self.graph, self.num_entities, self.num_relations = graph, graph.num_entities, graph.num_relations
+        self.min_confidence, self.complete = min_confidence, True
+        start = time.monotonic()
+        self._edges = Edges(graph.train, graph.num_entities, graph.num_relations)
+        self._mine_paths(start + 30 * minutes)  # half of the time
+        self._mine_constants(start + 60 * minutes)
+
+    @property
+    def model(self) -> "RuleModel":
+        """The rules themselves, which score."""
+        return self
+
+    @property
+    def num_rules(self) -> int:
+        """Number of rules; a rule and its inverse count once."""
+        return len(self._paths) // 2 + sum(hits.nnz for hits in self._constants.values())
+
+    def best(self, k: int = 20) -> Table[Rule]:
+        """Returns the k rules with the greatest confidence, of equal ones those with more hits first.
+
+        Raises:
+            UsageError: `k` is below 1.
+        """
+        if k < 1:
+            raise UsageError(f"expected k to be at least 1, got {k}")
+        paths = self._paths[self._paths[:, 0] < self.num_relations]
+        parts = [np.insert(paths, 0, 0, axis=1)]
+        for label, matrix in self._constants.items():
+            found = matrix.tocoo()
+            columns = [np.full(found.nnz, x) for x in (1, label)]
+            parts.append(np.stack([*columns, found.row, found.col, found.data, self._bodies[found.row]], 1))
+        rows = np.concatenate([part[np.lexsort((-part[:, 4], -confidence(*part.T[4:])))[:k]] for part in parts])
+        rows = rows[np.lexsort((-rows[:, 4], -confidence(*rows.T[4:])))[:k]]
+        texts = [self._constant_text(*x) if constant else self._path_text(*x) for constant, *x in rows[:, :4].tolist()]
+        values = zip(texts, confidence(*rows.T[4:]).tolist(), *rows[:, 4:].T.tolist(), strict=True)
+        return Table([Rule(*x) for x in values], Rule._fields, f"rules of {self.graph.name}")
+
+    def _path_text(self, label: int, first: int, second: int) -> str:
+        if second == self._edges.labels:
+            body = self._atom(first, "X", "Y")
+        else:
+            body = f"{self._atom(first, 'X', 'A')}, {self._atom(second, 'A', 'Y')}"
+        return f"{self._atom(label, 'X', 'Y')} <- {body}"
+
+    def _constant_text(self, label: int, feature: int, entity: int) -> str:
+        edges, names = self._edges, self.graph.entities
+        domain = feature - len(edges.source)
+        body = (domain, "A") if domain >= 0 else (int(edges.inverse[feature]), names[edges.source[feature]])
+        return f"{self._atom(label, 'X', names[entity])} <- {self._atom(body[0], 'X', body[1])}"
+
+    def _atom(self, label: int, source: str, target: str) -> str:
+        """Returns an edge as text, such as `capital(X, Y)`."""
+        inverse, relation = divmod(label, self.num_relations)
+        ends = (target, source) if inverse else (source, target)
+        return f"{self.graph.relations[relation]}({', '.join(ends)})"
+
+    def _mine_paths(self, deadline: float) -> None:
+        """Collects the rules without constants: rows of head label, first and second label (2R: none), hits, body."""
+        edges = self._edges
+        found = [self._chosen(edges.labels, *edges.count_one_step())]
+        cost = np.bincount(edges.label, edges.paths, edges.labels)
+        for first in np.argsort(cost, kind="stable").tolist():
+            if time.monotonic() > deadline:
+                self.complete = False
+                break
+            found.append(self._chosen(first, *edges.count_two_steps(first)))
+        found[0][:, [1, 2]] = found[0][:, [2, 1]]
+        rules = np.concatenate(found)
+        self._paths = rules[np.argsort(rules[:, 0], kind="stable")]
+
+    def _chosen(self, first: int, body: np.ndarray, hits: np.ndarray) -> np.ndarray:
+        second, label = np.nonzero((hits >= MIN_HITS) & (confidence(hits, body[:, None]) >= self.min_confidence))
+        return np.stack([label, np.full(len(label), first), second, hits[second, label], body[second]], 1)
+
+    def _mine_constants(self, deadline: float) -> None:
+        """Collects the rules with constants: for each label of the head the hits of features and entities.
+
+        Behind the features of `Edges` there is one for each label: to have an edge with it.
+        """
+        edges = self._edges
+        domains = _ones(edges.source, edges.label, (self.num_entities, edges.labels))
+        self._features = sparse.hstack([edges.features, domains]).tocsr()
+        self._bodies = np.asarray(self._features.sum(0)).ravel()
+        self._constants: dict[int, sparse.csr_matrix] = {}
+        by_label = np.argsort(edges.label, kind="stable")
+        for rows in np.split(by_label, np.flatnonzero(np.diff(edges.label[by_label])) + 1):
+            if not len(rows):
+                continue
+            if time.monotonic() > deadline:
+                self.complete = False
+                break
+            label = int(edges.label[rows[0]])
+            found = (self._features[edges.source[rows]].T @ edges.targets[rows]).tocoo()
+            good = (found.data >= MIN_HITS) & (confidence(found.data, self._bodies[found.row]) >= self.min_confidence)
+            feature, entity, hits = found.row[good], found.col[good], found.data[good]
+            own = np.minimum(feature, len(edges.source) - 1)
+            other = (edges.source[own] != entity) | (edges.inverse[own] != label) | (feature != own)
+            shape = self._features.shape[1], self.num_entities
+            self._constants[label] = sparse.csr_matrix((hits[other], (feature[other], entity[other])), shape)
+        self._by_entity = {label: hits.T.tocsr() for label, hits in self._constants.items()}
+        self._having = self._features.T.tocsr()
+
+    def candidates(self) -> tf.Tensor:
+        """Returns an empty tensor: there are no embeddings of candidates."""
+        return tf.zeros([0])
+
+    def scores(self, triples: tf.Tensor, side: int, candidates: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns the scores of every entity on one side: int [N, 3] → float32 [N, E]; see `JoBi.scores`."""
+        triples = tf.convert_to_tensor(triples)
+        scores = tf.numpy_function(lambda x: self._scores(x, side), [triples], tf.float32)
+        return tf.ensure_shape(scores, [triples.shape[0], self.num_entities])
+
+    def _scores(self, triples: np.ndarray, side: int) -> np.ndarray:
+        scores = np.zeros((len(triples), self.num_entities), np.float32)
+        labels = triples[:, 1] + (0 if side == TAIL else self.num_relations)
+        for label in np.unique(labels).tolist():
+            (chosen,) = np.nonzero(labels == label)
+            for part in np.array_split(chosen, -(-len(chosen) // QUERIES)):
+                entities = triples[part, column(1 - side)].astype(np.int64)
+                row, entity, value = self._combined(*self._predicted(label, entities))
+                scores[part[row], entity] = value
+        return scores
+
+    def _predicted(self, label: int, entities: np.ndarray) -> list[np.ndarray]:
+        """Returns what each rule predicts: place in `entities`, predicted entity, group of the rule, confidence."""
+        edges = self._edges
+        first, last = np.searchsorted(self._paths[:, 0], [label, label + 1])
+        rules = self._paths[first:last]
+        table: np.ndarray = np.zeros((edges.labels, edges.labels + 1), np.float32)
+        table[rules[:, 1], rules[:, 2]] = confidence(rules[:, 3], rules[:, 4])
+        place, rows = edges.rows_of(entities)
+        begins = np.isin(edges.label[rows], rules[:, 1])
+        place, rows = place[begins], rows[begins]
+        labels, steps = edges.label[rows], edges.targets[rows]
+        step = np.repeat(np.arange(len(rows)), np.diff(steps.indptr))
+        values = table[labels[step], edges.labels]
+        single = values > 0
+        found = [[x[single] for x in (place[step], steps.indices, labels[step], values)]]
+        for at, second, target in edges.two_steps(rows):
+            values = table[labels[at], second]
+            at, target, values = at[values > 0], target[values > 0], values[values > 0]
+            found.append([place[at], target, labels[at], values])
+        if label in self._constants:
+            found.append(self._predicted_constants(label, entities))
+        inverse = (label + self.num_relations) % edges.labels
+        if inverse in self._by_entity:
+            found.append(self._predicted_having(inverse, entities))
+        return [np.concatenate(x) for x in zip(*found, strict=True)]
+
+    def _predicted_constants(self, label: int, entities: np.ndarray) -> list[np.ndarray]:
+        """Returns the constants of the rules whose body holds for `entities`, and those that are frequent."""
+        hits, frequent = self._constants[label], len(self._edges.source) + label
+        features = self._features[entities]
+        place = np.repeat(np.arange(len(entities)), np.diff(features.indptr))
+        others = features.indices != frequent
+        place = np.append(place[others], np.arange(len(entities)))
+        feature = np.append(features.indices[others], np.full(len(entities), frequent))
+        counts = np.diff(hits.indptr)[feature]
+        cells = ranges(hits.indptr[feature].astype(np.int64), counts)
+        values = confidence(hits.data[cells], np.repeat(self._bodies[feature], counts))
+        return [np.repeat(place, counts), hits.indices[cells], np.full(len(cells), self._edges.labels), values]
+
+    def _predicted_having(self, label: int, entities: np.ndarray) -> list[np.ndarray]:
+        """Returns the entities for which the body of a rule holds whose constant is one of `entities`."""
+        hits = self._by_entity[label][entities]  # [N, features]
+        place = np.repeat(np.arange(len(entities)), np.diff(hits.indptr))
+        values = confidence(hits.data, self._bodies[hits.indices])
+        counts = np.diff(self._having.indptr)[hits.indices]
+        cells = ranges(self._having.indptr[hits.indices].astype(np.int64), counts)
+        groups = np.full(len(cells), self._edges.labels + 1)
+        return [np.repeat(place, counts), self._having.indices[cells], groups, np.repeat(values, counts)]
+
+    def _combined(
+        self, row: np.ndarray, entity: np.ndarray, group: np.ndarray, value: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns for each pair of row and entity -log Π (1 - confidence) over the best rules of the best groups."""
+        groups, most = self._edges.labels + 2, 2**BITS - 1
+        keys = (row * self.num_entities + entity) * groups + group  # int64
+        keys = np.sort(keys << BITS | (most - np.minimum(np.rint(value * most), most)).astype(np.int64))
+        keys = keys[np.diff(keys >> BITS, prepend=-1) != 0]  # the best of each group
+        pairs = (keys >> BITS) // groups
+        keys = np.sort(pairs << BITS | (keys & most))
+        pairs = keys >> BITS
+        starts = np.flatnonzero(np.diff(pairs, prepend=-1))
+        places = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
+        values = np.where(places < TOP, -np.log1p((keys & most) / most - 1), 0)
+        sums = np.add.reduceat(values, starts) if len(starts) else values
+        return *np.divmod(pairs[starts], self.num_entities), sums

@@ -1,0 +1,175 @@
+"""Weights of models whose scores are added, fitted on validation triples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import HEAD, SIDES, KnownAnswers, column
+from jobi_tf.evaluation.ranker import RankedModel, full_float32
+from jobi_tf.evaluation.ranks import Ranks
+
+CANDIDATES = 100  # wrong answers to a query, the best of the unweighted sum, and as many random ones of the others
+SHRINKAGES = (1000, 100, 10)  # queries of validation that the global weights stand for
+QUERIES_A_BLOCK = 100
+MAX_STEPS, HALVINGS, TOLERANCE = 50, 20, 1e-5  # of Newton's method
+
+
+class Fitted(NamedTuple):
+    """Weights of several models.
+
+    Attributes:
+        weights: those of the models for each relation, and in R more rows for its heads if these have their own:
+            [R or 2R, models].
+        method: `equal`, `global` (the same for all relations) or `relation`.
+        shrinkage: queries of validation that the global weights stand for in those of a relation.
+        held_out: for each way of weighting, its MRR on the halves of the validation split that it was not fitted on.
+    """
+
+    weights: np.ndarray
+    method: str
+    shrinkage: int | None = None
+    held_out: dict[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class _Queries:
+    """Validation queries: the row of their relation, and the scores of the true answer and then of wrong ones.
+
+    Args:
+        rows: int [N].
+        scores: those of each run, float32 [N, 1 + candidates, runs].
+        counts: the entities that each candidate stands for, 0 where there is no further one, [N, 1 + candidates].
+    """
+
+    rows: np.ndarray
+    scores: np.ndarray
+    counts: np.ndarray
+
+    def __getitem__(self, chosen: Any) -> "_Queries":
+        return _Queries(self.rows[chosen], self.scores[chosen], self.counts[chosen])
+
+    def reciprocal_ranks(self, weights: np.ndarray) -> np.ndarray:
+        """Returns 1 / rank among the candidates with these weights of relations, [R or 2R, runs] → [N]."""
+        totals, others = np.einsum("nck,nk->nc", self.scores, weights[self.rows]), self.counts[:, 1:]
+        better, equal = ((test(totals[:, 1:], totals[:, :1]) * others).sum(1) for test in (np.greater, np.equal))
+        return 1 / Ranks(better, equal).ranks()
+
+
+def fit_weights(
+    models: Sequence[RankedModel], graph: Graph, sides: bool = True, scales: np.ndarray | None = None
+) -> Fitted:
+    """Fits weights of models, by which their scores are multiplied before they are added.
+
+    The weights minimize the cross entropy of validation triples, estimated from the best wrong answers of the
+    unweighted sum and a sample of the others. Those of a relation are drawn to weights that are the same for all
+    relations, the more the fewer validation triples it has. How strongly, and whether this is better than no weights
+    at all, is decided on halves of the validation split: the simplest way of weighting is taken that is not worse than
+    the best by more than a standard error.
+
+    Args:
+        models: the models.
+        graph: their graph, which has validation triples.
+        sides: whether relations have weights of their own for heads: in R more rows, as reciprocal relations.
+        scales: what the scores of each model are multiplied by beforehand, [models]; None: 1.
+    """
+    queries = _queries(models, graph, sides, np.ones(len(models)) if scales is None else scales)
+    rows = graph.num_relations * (2 if sides else 1)
+    halves = np.random.default_rng(0).permutation(len(queries.rows)) % 2
+    held_out: dict[tuple[str, int | None], list[np.ndarray]] = {}
+    for half in range(2):
+        fitted_on, measured_on = queries[halves == half], queries[halves != half]
+        for way, weights in _ways(fitted_on, rows).items():
+            held_out.setdefault(way, []).append(measured_on.reciprocal_ranks(weights))
+    values = {way: np.concatenate(parts) for way, parts in held_out.items()}
+    best = max(values, key=lambda way: values[way].mean())
+    # The simplest one that is not worse than the best by more than a standard error.
+    chosen = next(way for way, x in values.items() if _mean_in_errors(values[best] - x) <= 1)
+    names = {way: way[0] + (f" {way[1]}" if way[1] else "") for way in values}
+    return Fitted(_ways(queries, rows)[chosen], *chosen, {names[way]: float(x.mean()) for way, x in values.items()})
+
+
+def _mean_in_errors(differences: np.ndarray) -> float:
+    """Returns the mean of differences divided by its standard error, 0 if all are 0."""
+    return float(differences.mean() * len(differences) ** 0.5 / max(differences.std(), 1e-12))
+
+
+def _queries(models: Sequence[RankedModel], graph: Graph, sides: bool, scales: np.ndarray) -> _Queries:
+    valid = np.asarray(graph.valid)
+    valid = valid[np.argsort(valid[:, 1], kind="stable")]
+    known = KnownAnswers.of_graph(graph, ("train", "valid"), valid)
+    shared, rng = [model.candidates() for model in models], np.random.default_rng(0)
+    found = []
+    for side in range(len(SIDES)):
+        for start in range(0, len(valid), QUERIES_A_BLOCK):
+            block = valid[start : start + QUERIES_A_BLOCK]
+            with full_float32():
+                parts = [x.scores(block, side, y).numpy() for x, y in zip(models, shared, strict=True)]
+            scores = np.stack(parts, 2) * scales.astype(np.float32)  # [N, E, models]
+            total = scores.sum(2)
+            total[known.lookup(side, block)] = -np.inf
+            count = min(CANDIDATES, total.shape[1])
+            best = np.argpartition(-total, count - 1, 1)[:, :count]
+            is_best = np.isfinite(np.take_along_axis(total, best, 1))
+            np.put_along_axis(total, best, -np.inf, 1)
+            draws = np.where(np.isfinite(total), rng.random(total.shape, np.float32), 2)
+            drawn = np.argpartition(draws, count - 1, 1)[:, :count]
+            is_drawn = np.take_along_axis(draws, drawn, 1) < 2
+            each = np.isfinite(total).sum(1) / np.maximum(is_drawn.sum(1), 1)
+            answers = np.concatenate([block[:, [column(side)]], best, drawn], 1)  # [N, 1 + candidates]
+            counts = np.concatenate([np.ones((len(block), 1)), is_best, is_drawn * each[:, None]], 1)
+            rows = block[:, 1] + (graph.num_relations if sides and side == HEAD else 0)
+            found.append((rows, np.take_along_axis(scores, answers[..., None], 1), counts))
+    return _Queries(*(np.concatenate(x) for x in zip(*found, strict=True)))
+
+
+def _ways(queries: _Queries, rows: int) -> dict[tuple[str, int | None], np.ndarray]:
+    """Returns the weights [rows, runs] of each way of weighting, fitted on queries: its method and its shrinkage."""
+    runs = queries.scores.shape[2]
+    ones = np.ones(runs)
+    everywhere, curvature = _minimum(queries, ones, np.zeros((runs, runs)))
+    ways: dict[tuple[str, int | None], np.ndarray] = {
+        ("equal", None): np.tile(ones, (rows, 1)),
+        ("global", None): np.tile(everywhere, (rows, 1)),
+    }
+    for shrinkage in SHRINKAGES:
+        weights = np.tile(everywhere, (rows, 1))
+        for row in np.unique(queries.rows):
+            weights[row], _ = _minimum(queries[queries.rows == row], everywhere, shrinkage * curvature)
+        ways["relation", shrinkage] = weights
+    return ways
+
+
+def _minimum(queries: _Queries, center: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Minimizes Σ cross entropy + ½ (w - center)ᵀ precision (w - center) over weights w, by Newton's method.
+
+    Returns:
+        The weights [runs], and the mean second derivative of the cross entropy of a query there, [runs, runs].
+    """
+    scores = queries.scores.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        log_counts = np.log(queries.counts)
+
+    def loss(point: np.ndarray) -> float:
+        totals = scores @ point + log_counts
+        largest = totals.max(1, keepdims=True)
+        log_sums = largest[:, 0] + np.log(np.exp(totals - largest).sum(1))
+        return float((log_sums - totals[:, 0]).sum() + (point - center) @ precision @ (point - center) / 2)
+
+    point = center
+    for _ in range(MAX_STEPS):
+        totals = scores @ point + log_counts
+        shares = np.exp(totals - totals.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        means = np.einsum("nc,nck->nk", shares, scores)
+        curvature = np.einsum("nck,ncl->kl", shares[..., None] * scores, scores) - means.T @ means
+        gradient = (means - scores[:, 0]).sum(0) + precision @ (point - center)
+        step = np.linalg.solve(curvature + precision + 1e-9 * np.eye(len(point)), gradient)
+        now = loss(point)
+        better = (x for i in range(HALVINGS) if loss(x := point - 0.5**i * step) < now)
+        if (next_point := next(better, None)) is None or np.abs(next_point - point).max() < TOLERANCE:
+            break
+        point = next_point
+    return point, curvature / len(scores)

@@ -1,0 +1,95 @@
+"""Several runs, of any scorers, that rank together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from jobi_tf.data.occurrences import HEAD, SIDES
+from jobi_tf.errors import UsageError
+from jobi_tf.evaluation.answers import ByName
+from jobi_tf.evaluation.evaluate import Evaluation, evaluate
+from jobi_tf.evaluation.ranker import RankedModel, full_float32
+from jobi_tf.evaluation.rules import RuleModel
+from jobi_tf.evaluation.weights import fit_weights
+from jobi_tf.training.run import Run, load_run
+
+SAMPLE = 200  # validation queries of each side by which the scores of a model are scaled
+
+
+class Pool(ByName):
+    """Runs of one graph, and its rules, whose weighted scores are added: a log-linear pool.
+
+    The scores of each member are divided by their standard deviation over validation queries. Each relation and side
+    has a weight for each member, fitted on the validation split as `fit_weights` describes.
+
+    Args:
+        runs: runs, or their folders, of any scorers.
+        rules: the rules of the graph, as one more member.
+
+    Raises:
+        UsageError: there are fewer than two members, they are on different graphs, or the graph has no validation
+            triples.
+        DataError: a folder is not that of a run.
+
+    Example:
+        >>> pool = jobi_tf.Pool(["runs/complex", "runs/rescal"], jobi_tf.RuleModel(graph))
+        >>> pool.evaluate("test").metrics()["mrr"]
+        >>> pool.tails("Switzerland", "neighbour", k=3)
+    """
+
+    def __init__(self, runs: Sequence[Run | str | Path], rules: RuleModel | None = None):
+        members: list[Run | RuleModel] = [x if isinstance(x, Run) else load_run(x) for x in runs]
+        members += [rules] if rules else []
+        if len(members) < 2:
+            raise UsageError(f"expected two or more runs, or rules and a run, to pool, got {len(members)}")
+        self.graph = members[0].graph
+        for member in members[1:]:
+            if member.graph.fingerprint != self.graph.fingerprint:
+                names = [f"{x.name} ({x.fingerprint[:8]})" for x in (self.graph, member.graph)]
+                raise UsageError(f"expected members of one graph to pool, got {names[0]} and {names[1]}")
+        if not len(self.graph.valid):
+            raise UsageError(f"expected validation triples in {self.graph.name} to fit weights, got none")
+        models = [member.model for member in members]
+        scales = _scales(models, np.asarray(self.graph.valid))
+        self.fitted = fit_weights(models, self.graph, scales=scales)
+        self.model = PoolModel(models, self.fitted.weights * scales)
+
+    def evaluate(self, split: str = "test", side: str = "both", **options: Any) -> Evaluation:
+        """Ranks a split; see `jobi_tf.evaluate`. Ranks of `valid` are of the triples that weights were fitted on."""
+        return evaluate(self, None, split, side, **options)
+
+
+class PoolModel:
+    """The weighted sum of the scores of several models.
+
+    Args:
+        models: the models.
+        weights: those of each relation for tails, then for heads: [2R, models].
+    """
+
+    def __init__(self, models: Sequence[RankedModel], weights: np.ndarray):
+        self.models, self.weights = models, tf.constant(weights, tf.float32)
+        self.num_entities, self.num_relations = models[0].num_entities, models[0].num_relations
+
+    def candidates(self) -> tuple[Any, ...]:
+        """Returns what each model shares among queries."""
+        return tuple(model.candidates() for model in self.models)
+
+    def scores(self, triples: tf.Tensor, side: int, candidates: Any = None) -> tf.Tensor:
+        """Returns the sums for every entity on one side: int [N, 3] → float32 [N, E]."""
+        triples = tf.convert_to_tensor(triples)
+        rows = triples[:, 1] + (self.num_relations if side == HEAD else 0)
+        weights = tf.split(tf.gather(self.weights, rows), len(self.models), 1)
+        parts = zip(weights, self.models, candidates or self.candidates(), strict=True)
+        return tf.add_n([weight * model.scores(triples, side, shared) for weight, model, shared in parts])
+
+
+def _scales(models: Sequence[RankedModel], triples: np.ndarray) -> np.ndarray:
+    """Returns for each model 1 / standard deviation of its scores for some queries, [models]."""
+    sample = np.random.default_rng(0).permutation(triples)[:SAMPLE]
+    with full_float32():
+        deviations = [np.std([model.scores(sample, side) for side in range(len(SIDES))]) for model in models]
+    return 1 / np.maximum(deviations, 1e-12)

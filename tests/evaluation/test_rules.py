@@ -1,0 +1,107 @@
+"""Rules, compared with rules that are counted triple by triple."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import jobi_tf
+from jobi_tf.errors import UsageError
+from tests.graphs import random_graph
+
+GRAPH = random_graph(entities=25, relations=3, train=240, valid=20, test=40)
+
+
+def confidence(hits, body):
+    return hits / (body + 5)
+
+
+def rules_by_hand(graph):
+    """Yields (head relation, inverse, group, predictions by entity, confidence) of each rule with two hits."""
+    entities, count = range(graph.num_entities), graph.num_relations
+    facts = {r: {(h, t) for h, x, t in graph.train.tolist() if x == r and h != t} for r in range(count)}
+    edges = facts | {r + count: {(t, h) for h, t in pairs} for r, pairs in facts.items()}
+    bodies = [(a, None, edges[a]) for a in edges]
+    bodies += [
+        (a, b, {(x, y) for x, z in edges[a] for w, y in edges[b] if z == w and x != y})
+        for a, b in itertools.product(edges, edges)
+    ]
+    for label in edges:
+        for a, b, pairs in bodies:
+            hits = len(pairs & edges[label])
+            if hits > 1 and (a, b) != (label, None):
+                yield label, a, lambda x, pairs=pairs: {y for w, y in pairs if w == x}, confidence(hits, len(pairs))
+        for other, d in itertools.product(edges, [None, *entities]):
+            body = {x for x, y in edges[other] if d in (None, y)}
+            for c in entities:
+                hits = len({x for x in body if (x, c) in edges[label]})
+                if hits > 1 and (other, d) != (label, c):
+                    always = other == label and d is None
+                    fires = lambda x, body=body, c=c, always=always: {c} if always or x in body else set()  # noqa: E731
+                    yield label, "constant", fires, confidence(hits, len(body))
+                    fires = lambda x, body=body, c=c: body if x == c else set()  # noqa: E731
+                    yield (label + count) % (2 * count), "X", fires, confidence(hits, len(body))
+
+
+RULES = list(rules_by_hand(GRAPH))
+MODEL = jobi_tf.RuleModel(GRAPH)
+
+
+def scores_by_hand(entity, label):
+    groups = [{} for _ in range(GRAPH.num_entities)]
+    for of, group, fires, value in RULES:
+        if of == label and value >= 0.01:
+            for candidate in fires(entity):
+                groups[candidate][group] = max(value, groups[candidate].get(group, 0))
+    return [-sum(math.log1p(-x) for x in sorted(best.values())[-5:]) for best in groups]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_scores_are_those_of_rules_counted_by_hand(side):
+    triples = np.concatenate([GRAPH.test, GRAPH.train[:20]])
+    expected = [scores_by_hand(x[2 - 2 * side], x[1] + (1 - side) * GRAPH.num_relations) for x in triples.tolist()]
+    np.testing.assert_allclose(MODEL.scores(triples, side), expected, atol=2e-5)
+
+
+def test_ranks_are_filtered_and_share_ties():
+    evaluation = jobi_tf.evaluate(MODEL, GRAPH)
+    facts = {tuple(x) for part in GRAPH.splits.values() for x in part.tolist()}
+    for side, name in enumerate(("head", "tail")):
+        scores, expected = MODEL.scores(GRAPH.test, side).numpy(), []
+        for row, triple in zip(scores, GRAPH.test.tolist(), strict=True):
+            wrong = [tuple(np.where(np.arange(3) == 2 * side, x, triple).tolist()) for x in range(GRAPH.num_entities)]
+            others = row[[x not in facts for x in wrong]]
+            true = row[triple[2 * side]]
+            expected.append(1 + (others > true).sum() + (others == true).sum() / 2)
+        np.testing.assert_array_equal(evaluation.ranks[name].ranks(), expected)
+
+
+def test_the_best_rules_are_text_with_their_counts():
+    parents = [(f"p{i}", "parent", f"p{i + 1}") for i in range(9)]
+    grandparents = [(f"p{i}", "grandparent", f"p{i + 2}") for i in range(6)]
+    people = [(f"p{i}", "is a", "person") for i in range(10)]
+    rules = jobi_tf.RuleModel(jobi_tf.Graph.from_triples(parents + grandparents + people))
+    found = {rule.rule: rule for rule in rules.best(100)}
+    best = found["grandparent(X, Y) <- parent(X, A), parent(A, Y)"]
+    assert (best.hits, best.body) == (6, 8)
+    assert best.confidence == pytest.approx(6 / 13)
+    assert found["is a(X, person) <- parent(X, A)"][2:] == (9, 9)
+    assert found["is a(X, person) <- is a(X, A)"][2:] == (10, 10)
+    values = [rule.confidence for rule in rules.best(100)]
+    assert values == sorted(values, reverse=True)
+    assert len(values) == rules.num_rules
+    assert rules.tails("p0", "is a", k=1)[0].entity == "person"
+    assert rules.score([("p6", "grandparent", "p8")])[0] > rules.score([("p6", "grandparent", "p1")])[0]
+
+
+def test_without_time_there_are_fewer_rules_and_they_still_rank():
+    rules = jobi_tf.RuleModel(GRAPH, minutes=1e-9)
+    assert not rules.complete
+    assert MODEL.complete
+    assert rules.num_rules < MODEL.num_rules
+    assert jobi_tf.evaluate(rules).metrics()["mrr"] > 0
+    with pytest.raises(UsageError, match="minutes"):
+        jobi_tf.RuleModel(GRAPH, minutes=0)
+    with pytest.raises(UsageError, match="k"):
+        rules.best(0)

@@ -1,0 +1,76 @@
+"""Pools of runs."""
+
+import json
+
+import numpy as np
+import pytest
+
+import jobi_tf
+from jobi_tf.errors import UsageError
+from jobi_tf.training.pool import PoolModel
+from tests.graphs import random_graph
+
+from .test_merge import GRAPH, untrained
+
+
+def test_a_run_pooled_with_itself_ranks_as_the_run():
+    run = untrained()
+    pool = jobi_tf.Pool([run, run])
+    for side in (0, 1):
+        ratio = pool.model.scores(GRAPH.test, side).numpy() / run.model.scores(GRAPH.test, side).numpy()
+        np.testing.assert_allclose(ratio, np.broadcast_to(ratio[:, :1], ratio.shape), rtol=1e-3)
+        assert (ratio > 0).all()
+    ranks, expected = pool.evaluate("test").ranks, jobi_tf.evaluate(run).ranks
+    for side, found in ranks.items():
+        np.testing.assert_array_equal(found.ranks(), expected[side].ranks())
+    names = [x.entity for x in run.tails("entity 1", "relation 0")]
+    assert [x.entity for x in pool.tails("entity 1", "relation 0")] == names
+
+
+def test_scores_are_the_weighted_sum_of_runs_of_two_scorers_and_rules():
+    runs, rules = [untrained("complex"), untrained("transe", joint=False)], jobi_tf.RuleModel(GRAPH)
+    pool = jobi_tf.Pool(runs, rules)
+    triples = GRAPH.test
+    members = [*(run.model for run in runs), rules]
+    for side in (0, 1):
+        weights = pool.model.weights.numpy()[triples[:, 1] + (1 - side) * GRAPH.num_relations]
+        total = sum(weights[:, [i]] * x.scores(triples, side).numpy() for i, x in enumerate(members))
+        np.testing.assert_allclose(pool.model.scores(triples, side), total, rtol=1e-4, atol=1e-4)
+    names = [(GRAPH.entities[h], GRAPH.relations[r], GRAPH.entities[t]) for h, r, t in triples.tolist()]
+    np.testing.assert_allclose(pool.score(names), total[np.arange(len(triples)), triples[:, 2]], rtol=1e-4, atol=1e-4)
+
+
+def test_held_out_ranks_are_among_all_entities_and_noise_gains_nothing():
+    graph = random_graph(entities=400, relations=2, train=300, valid=150, test=10)
+    pool = jobi_tf.Pool([untrained(seed=seed, graph=graph) for seed in (1, 2)])
+    equal = PoolModel(pool.model.models, pool.model.weights.numpy() / pool.fitted.weights)
+    assert pool.fitted.held_out["equal"] == pytest.approx(
+        jobi_tf.evaluate(equal, graph, "valid").metrics()["mrr"], abs=0.002
+    )
+    assert max(pool.fitted.held_out.values()) < 0.05
+
+
+def test_what_cannot_be_pooled_is_a_usage_error():
+    other = random_graph(entities=40, relations=3, seed=1)
+    with pytest.raises(UsageError, match="1"):
+        jobi_tf.Pool([untrained()])
+    with pytest.raises(UsageError, match=other.fingerprint[:8]):
+        jobi_tf.Pool([untrained()], jobi_tf.RuleModel(other))
+    empty = random_graph(valid=0)
+    with pytest.raises(UsageError, match="valid"):
+        jobi_tf.Pool([untrained(graph=empty), untrained(graph=empty)])
+
+
+def test_commands_take_several_runs_and_rules(tmp_path, call):
+    folders = [tmp_path / name for name in ("complex", "distmult")]
+    for folder in folders:
+        untrained(folder.name).save(folder)
+    pool = jobi_tf.Pool(folders, jobi_tf.RuleModel(GRAPH))
+    found = json.loads(call("evaluate", *folders, "--rules", "--json").stdout)
+    assert found["mrr"] == pytest.approx(pool.evaluate().metrics()["mrr"])
+    assert not (folders[0] / "evaluations").exists()
+    query = ("--head", "entity 1", "--relation", "relation 0", "-k", 3, "--json")
+    answers = json.loads(call("predict", *folders, "--rules", *query).stdout)["answers"]
+    assert [x["entity"] for x in answers] == [x.entity for x in pool.tails("entity 1", "relation 0", k=3)]
+    assert call("evaluate", folders[0], folders[0], status=2).stderr
+    assert call("predict", "--rules", *query, "--server", "http://localhost:1", status=2).stderr
