@@ -18,6 +18,7 @@ def saved(tmp_path_factory):
     return path, model.score(np.array([[0, 1, 2]])).numpy().item()
 
 
+@pytest.mark.processes
 def test_a_fresh_process_loads_a_compiled_model(saved):
     path, score = saved
     program = f"""

@@ -36,6 +36,7 @@ except ImportError:
 """
 
 
+@pytest.mark.processes
 def test_a_moved_export_alone_gives_the_scores_of_the_run(run, exported, tmp_path):
     moved = tmp_path / "moved" / "7"
     shutil.copytree(exported.path, moved)

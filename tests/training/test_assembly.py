@@ -85,7 +85,7 @@ def test_with_each_option_the_loss_falls(settings):
         slow(relation_dropout=0.2, optimizer="adagrad", l2=0.1, schedule="exponential", model="rotate"),
         slow(loss="logistic", adversarial_temperature=1.0, label_smoothing=0.1, relation_prediction=0.5),
         SIDES | {"reciprocal": True, "filter_negatives": True, "optimizer": "row-adagrad"},
-        SHARED | {"reciprocal": True, "filter_negatives": True, "optimizer": "adagrad"},
+        slow(**SHARED, reciprocal=True, filter_negatives=True, optimizer="adagrad"),
     ],
 )
 def test_a_saved_training_goes_on_exactly(settings, tmp_path):

@@ -17,7 +17,10 @@ def train(folder, graph=GRAPH, **settings):
     return jobi_tf.train(graph, run_dir=folder, **SETTINGS | {"epochs": 1} | settings)
 
 
-@pytest.fixture(scope="module", params=[{}, {"reciprocal": True, "negatives_mode": "by-side", "negatives": 6}])
+BY_SIDE = {"reciprocal": True, "negatives_mode": "by-side", "negatives": 6}
+
+
+@pytest.fixture(scope="module", params=[{}, pytest.param(BY_SIDE, marks=pytest.mark.slow)])
 def settings(request):
     return request.param
 

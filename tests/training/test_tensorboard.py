@@ -33,7 +33,14 @@ def graph() -> jobi_tf.Graph:
     return random_graph()
 
 
-@pytest.mark.parametrize("more", [{}, {"loss": "full-softmax"}, {"negatives_mode": "shared", "chunk": 5, "n3": 0.1}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        pytest.param({"loss": "full-softmax"}, marks=pytest.mark.slow),
+        {"negatives_mode": "shared", "chunk": 5, "n3": 0.1},
+    ],
+)
 def test_a_run_has_every_part(graph, tmp_path, more):
     settings = {name: value for name, value in SETTINGS.items() if name != "negatives" or "loss" not in more}
     run = jobi_tf.train(graph, run_dir=str(tmp_path / "run"), **settings, **more)
