@@ -80,6 +80,7 @@ def folder(tmp_path_factory):
     os.chdir(before)
 
 
+@pytest.mark.processes
 def test_the_short_commands_of_all_pages_run(folder, call):
     for command in (x for x in all_commands() if not x.when):
         if command.text.startswith("jobi-tf "):
@@ -91,6 +92,7 @@ def test_the_short_commands_of_all_pages_run(folder, call):
     assert len((folder / "answers.tsv").read_text("utf-8").splitlines()) > 4
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_example_runs(folder, capsys, name):
     if name == "load_export.py" and not (folder / "exports").exists():

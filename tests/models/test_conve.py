@@ -175,6 +175,7 @@ def test_two_devices_train_as_one(tmp_path):
     assert found["moved"] > 0.01
 
 
+@pytest.mark.slow
 def test_resumed_and_read_from_files_it_is_the_same(tmp_path):
     graph, settings = random_graph(train=180), SETTINGS | {"joint": True, "eval_every": 0, "learning_rate": 0.01}
     del settings["dataset"]

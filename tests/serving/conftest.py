@@ -21,6 +21,12 @@ from jobi_tf.serving.settings import ServerSettings
 from tests.serving.exports import odd_export, tiny_export, tiny_run
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.processes)
+
+
 @dataclass
 class Running:
     """A server that runs in a thread, what it logged, and its addresses once it serves."""

@@ -193,7 +193,6 @@ print("ended")
 """
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_the_server_after_the_requests_in_flight(odd, number):
     process = subprocess.Popen(

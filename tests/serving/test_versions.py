@@ -16,7 +16,6 @@ from jobi_tf.serving import model, saved_model
 from tests.serving.conftest import eventually, running
 from tests.serving.exports import add_version
 
-pytestmark = pytest.mark.processes
 ROW = {"head": "entity 1", "relation": "relation 1", "tail": "entity 2"}
 
 
