@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "DURA": "models.regularizers",
     "FullSoftmax": "losses",
     "Graph": "data.graph",
     "JoBi": "models.jobi",
-    "DURA": "models.regularizers",
     "L2": "models.regularizers",
     "LazyAdagrad": "optimizers",
     "LazyAdam": "optimizers",

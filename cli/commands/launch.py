@@ -11,7 +11,11 @@ from ..options import Command
 @cloup.command(cls=Command, context_settings={"ignore_unknown_options": True})
 @cloup.option("--workers", type=click.IntRange(min=1), default=2, metavar="N", help="Number of workers.")
 @cloup.option(
-    "--servers", type=click.IntRange(min=0), default=0, metavar="N", help="Number of parameter servers, and a chief."
+    "--servers",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Number of parameter servers; with them, a chief is started too.",
 )
 @cloup.argument("command", nargs=-1, metavar="-- train …", required=True)
 def launch(workers: int, servers: int, command: tuple[str, ...]) -> int:
@@ -22,11 +26,11 @@ def launch(workers: int, servers: int, command: tuple[str, ...]) -> int:
       jobi-tf launch --workers 2 -- train --resume runs/two
       jobi-tf launch --workers 2 --servers 2 -- train --dataset fb15k-237 --run-dir runs/servers
 
-    Each process is a worker of TensorFlow's MultiWorkerMirroredStrategy with an equal part of each batch. The first one
-    writes the run folder and shows its progress. If one ends, all do.
+    Each process is a worker of TensorFlow's MultiWorkerMirroredStrategy and trains on an equal part of each batch. The
+    first worker writes the run folder and shows the progress. If one process fails, all are stopped.
 
-    With parameter servers, these hold the embeddings. Each worker trains on batches of its own without waiting for the
-    others, and is started again if it is killed. A chief beside them writes the run folder.
+    With --servers, parameter servers hold the embeddings. Each worker trains on its own batches without waiting for
+    the others, and is restarted if it is killed. A separate process, the chief, writes the run folder.
     """
     from jobi_tf import launch as processes
 

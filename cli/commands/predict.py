@@ -118,9 +118,9 @@ def predict(
       jobi-tf predict runs/world --head Switzerland --relation official_language -k 5
       jobi-tf predict runs/world --input queries.tsv --out answers.tsv
 
-    RUN is the folder of a run; several are pooled, as by `jobi-tf evaluate`. With --server a running server is
-    queried instead. One query is --relation with --head
-    or --tail; with both, the triple is scored and, by a run, ranked. Known facts are those of train, valid and test.
+    RUN is the folder of a run; several are pooled, as by `jobi-tf evaluate`. With --server a running server is queried
+    instead. One query is --relation with --head or --tail; with both, the triple is scored and, by a run, ranked. Known
+    facts are those of train, valid and test.
     Scores compare answers to one query; they are no probabilities, which a server gives as well.
     """
     model: _Run | _Server

@@ -101,7 +101,8 @@ def training_batches(
         split: whose triples.
         first_step: number of batches to skip.
         sampler: draws the negatives, instead of one made of `negatives`, `p` and `filter_negatives`.
-        part: the part of each batch to return, such as `Part(0, 2)` for its first half, for one of several workers.
+        part: the `jobi_tf.data.negatives.Part` of each batch that one of several workers makes; `Part(0, 2)` is the
+            first half.
 
     Returns:
         A dataset of `(inputs, labels)`, with weights `(inputs, labels, weights)`. `inputs` are the fields of a form of
@@ -199,7 +200,8 @@ def query_batches(
             so that the loss is that of all entities in expectation. None: all of them, E, in each step.
         split: whose triples.
         first_step: number of batches to skip.
-        part: the part of each batch to return, such as `Part(0, 2)` for its first half, for one of several workers.
+        part: the `jobi_tf.data.negatives.Part` of each batch that one of several workers makes; `Part(0, 2)` is the
+            first half.
 
     Returns:
         A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, heads

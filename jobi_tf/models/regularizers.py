@@ -11,7 +11,7 @@ import tensorflow as tf
 from jobi_tf.data.occurrences import HEAD, TAIL
 from jobi_tf.errors import UsageError
 from jobi_tf.models.layers import Head
-from jobi_tf.models.scorers.scorer import Relations, constructor_arguments, named_object
+from jobi_tf.models.scorers.scorer import Relations, Scorer, constructor_arguments, named_object
 
 SMALLEST = 1e-30  # keeps the gradient of a square root finite where a number is zero
 
@@ -134,11 +134,7 @@ class RelationPrediction(Regularizer):
     def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
         """Returns the loss of the triple head."""
         head = heads[0]
-        if not head.scorer.linear_in_relations:
-            raise UsageError(
-                f"expected a scorer that is linear in the relation for relation prediction, got {head.scorer.name}"
-            )
-        query = head.scorer.relation_query(positives.anchor, positives.answer)
+        query = _linear_scorer(head, "relation prediction").relation_query(positives.anchor, positives.answer)
         scores = tf.matmul(query, head.all_relations(), transpose_b=True)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(positives.relation, scores)
         return self.weight * positives.triples * tf.reduce_sum(positives.weight * losses)
@@ -160,13 +156,22 @@ class DURA(Regularizer):
 
     def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
         """Returns the penalty on entities and queries."""
-        scorer = heads[0].scorer
-        if not scorer.linear_in_relations:
-            raise UsageError(f"expected a bilinear scorer for DURA, got {scorer.name}")
+        scorer = _linear_scorer(heads[0], "DURA")
         relations = Relations(heads[0].prepared(positives.distinct[0]), positives.place)
         queries = [scorer.queries(TAIL, positives.anchor, relations), scorer.queries(HEAD, positives.answer, relations)]
         squares = [tf.reduce_sum(x * x, -1) for x in (positives.anchor, positives.answer, *queries)]
         return self.weight / 2 * tf.reduce_sum(positives.weight * tf.add_n(squares))
+
+
+def _linear_scorer(head: Head, use: str) -> Scorer:
+    """Returns the scorer of a head.
+
+    Raises:
+        UsageError: it is not linear in the relation.
+    """
+    if not head.scorer.linear_in_relations:
+        raise UsageError(f"expected a scorer that is linear in the relation for {use}, got {head.scorer.name}")
+    return head.scorer
 
 
 REGULARIZERS = {"n3": N3, "l2": L2, "dura": DURA, "relation_prediction": RelationPrediction}
