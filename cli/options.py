@@ -197,7 +197,7 @@ SETTINGS = {
     "Optimizer": "optimizer learning_rate batch_size",
     "Schedule": "schedule epochs eval_every eval_first monitor patience",
     "Run": "run_dir seed checkpoint_every tensorboard profile",
-    "Machine": "strategy devices logical_devices precision",
+    "Machine": "strategy devices logical_devices precision table_dtype",
 }
 WRITTEN_BY_COMMANDS = {"merged_from"}  # not settings of a training
 GROUPS = {title: cloup.OptionGroup(title) for title in SETTINGS}

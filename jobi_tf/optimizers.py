@@ -1,15 +1,20 @@
 """Adam and two forms of Adagrad whose step costs as much as the rows that it touches, not as much as the table."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from jobi_tf.compiled import on_gpu
+from jobi_tf.compiled import compiled, on_gpu
 
 # Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
+
+Settings = dict[str, tf.Tensor]
+# Given gradients, settings and what the optimizer keeps of rows: what is to be added to the rows of each table.
+Changes = Callable[..., tuple[tf.Tensor, ...]]
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -56,7 +61,7 @@ class LazyAdam(keras.optimizers.Adam):
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        dtype = variable.dtype
+        dtype = _dtype(variable)
         step = tf.cast(self.iterations + 1, dtype)
         index = self._get_variable_index(variable)
         tables = _raw(variable, self._momentums[index], self._velocities[index])
@@ -74,14 +79,11 @@ class LazyAdam(keras.optimizers.Adam):
             tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, grad=gradient, **settings, **lock)
             return
         rows, gradients = sum_repeated(gradient, self.xla)
-        if self.xla or self.concurrent or on_gpu():
-            _update_rows(tables, rows, gradients, settings)
-            return
-        blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(variable.shape[0] / ROWS_OF_A_BLOCK))
-        size = -(-tf.size(rows) // blocks)
-        for i in range(blocks):
-            part = slice(i * size, (i + 1) * size)
-            _update_block(tables, rows[part], gradients[part], settings)
+        if tables[0].dtype != tf.bfloat16 and not (self.xla or self.concurrent or on_gpu()):
+            for part in _blocks(rows, variable.shape[0]):
+                _update_block(tables, rows[part], gradients[part], settings)
+        else:
+            _add(_adam, tables, rows, gradients, settings, self.xla)
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -125,18 +127,16 @@ class LazyAdagrad(keras.optimizers.Adagrad):
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        table, accumulator = _raw(variable, self._accumulators[self._get_variable_index(variable)])
-        settings = {"lr": tf.cast(learning_rate, variable.dtype), "epsilon": tf.cast(self.epsilon, variable.dtype)}
-        handles = {"var": table.handle, "accum": accumulator.handle, "use_locking": self.concurrent}
+        tables = _raw(variable, self._accumulators[self._get_variable_index(variable)])
+        dtype = _dtype(variable)
+        settings = {"lr": tf.cast(learning_rate, dtype), "epsilon": tf.cast(self.epsilon, dtype)}
+        handles = {"var": tables[0].handle, "accum": tables[1].handle, "use_locking": self.concurrent}
         if not isinstance(gradient, tf.IndexedSlices):
             tf.raw_ops.ResourceApplyAdagradV2(grad=gradient, **handles, **settings)
             return
         rows, gradients = sum_repeated(gradient, self.xla)
-        if self.xla:
-            sums = tf.gather(accumulator, rows) + gradients * gradients
-            accumulator.scatter_add(tf.IndexedSlices(gradients * gradients, rows))
-            steps = settings["lr"] * gradients / (tf.sqrt(sums) + settings["epsilon"])
-            table.scatter_sub(tf.IndexedSlices(steps, rows))
+        if self.xla or tables[0].dtype == tf.bfloat16:
+            _add(_adagrad, tables, rows, gradients, settings, self.xla)
         else:
             tf.raw_ops.ResourceSparseApplyAdagradV2(indices=rows, grad=gradients, **handles, **settings)
 
@@ -180,25 +180,19 @@ class RowAdagrad(LazyAdagrad):
         for x in variables:
             raw = x.value if isinstance(x, keras.Variable) else x
             with tf.distribute.get_strategy().extended.colocate_vars_with(raw):
-                options = {"initializer": initializer, "dtype": x.dtype, "name": "accumulator"}
+                options = {"initializer": initializer, "dtype": _dtype(x), "name": "accumulator"}
                 self._accumulators.append(self.add_variable(shape=x.shape[:1], **options))
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        table, accumulator = _raw(variable, self._accumulators[self._get_variable_index(variable)])
-        rate, epsilon = tf.cast(learning_rate, variable.dtype), tf.cast(self.epsilon, variable.dtype)
-        sparse = isinstance(gradient, tf.IndexedSlices)
-        rows, gradients = sum_repeated(gradient, self.xla) if sparse else (None, gradient)
-        axes = list(range(1, len(variable.shape)))
-        squares = tf.reduce_mean(gradients**2, axes, keepdims=True)  # [U, 1, ...]
-        added = tf.reshape(squares, tf.shape(squares)[:1]) if axes else squares
-        sums = tf.gather(accumulator, rows) + added if sparse else accumulator.assign_add(added)
-        steps = rate * gradients / (tf.sqrt(tf.reshape(sums, tf.shape(squares))) + epsilon)
-        if sparse:
-            accumulator.scatter_add(tf.IndexedSlices(added, rows))
-            table.scatter_sub(tf.IndexedSlices(steps, rows))
-        else:
-            table.assign_sub(steps)
+        tables = _raw(variable, self._accumulators[self._get_variable_index(variable)])
+        dtype = _dtype(variable)
+        settings = {"lr": tf.cast(learning_rate, dtype), "epsilon": tf.cast(self.epsilon, dtype)}
+        if isinstance(gradient, tf.IndexedSlices):
+            _add(_row_adagrad, tables, *sum_repeated(gradient, self.xla), settings, self.xla)
+            return
+        for table, change in zip(tables, _row_adagrad(gradient, settings, tables[1]), strict=True):
+            table.assign_add(change)
 
 
 def _raw(variable: Any, *slots: keras.Variable) -> list[tf.Variable]:
@@ -212,31 +206,99 @@ def _raw(variable: Any, *slots: keras.Variable) -> list[tf.Variable]:
     return [raw, *(next(x for x in copies(slot.value) if x.device == raw.device) for slot in slots)]
 
 
+def _dtype(variable: keras.Variable) -> str:
+    """Returns the dtype in which updates of a variable are computed."""
+    return "float32" if variable.dtype == "bfloat16" else variable.dtype
+
+
 def _refuse_dense(options: dict[str, Any]) -> None:
     refused = sorted(key for key, value in options.items() if value and key in _DENSE)
     if refused:
         raise ValueError(f"expected only options that act on touched rows, got {', '.join(refused)}")
 
 
-def _update_rows(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: dict[str, Any]) -> None:
-    """Applies Adam to some rows of [variable, moments].
-
-    Rows are added to, not assigned: XLA leaves out additions to rows that do not exist, as `sum_repeated` has them.
-    """
-    changes, moments = [], []
-    for table, beta, value in zip(
-        tables[1:], (settings["beta1"], settings["beta2"]), (gradients, gradients**2), strict=True
-    ):
-        old = tf.gather(table, rows)
-        changes.append((1 - beta) * (value - old))
-        moments.append(old + changes[-1])
+def _adam(gradients: tf.Tensor, settings: Settings, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Returns what Adam adds to a variable and to its moments."""
+    of_first = (1 - settings["beta1"]) * (gradients - first)
+    of_second = (1 - settings["beta2"]) * (gradients**2 - second)
     rate = settings["lr"] * tf.sqrt(1 - settings["beta2_power"]) / (1 - settings["beta1_power"])
-    changes = [-rate * moments[0] / (tf.sqrt(moments[1]) + settings["epsilon"]), *changes]
-    for table, change in zip(tables, changes, strict=True):
-        table.scatter_add(tf.IndexedSlices(change, rows))
+    return -rate * (first + of_first) / (tf.sqrt(second + of_second) + settings["epsilon"]), of_first, of_second
 
 
-def _update_block(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: dict[str, Any]) -> None:
+def _adagrad(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Returns what Adagrad adds to a variable and to its accumulator."""
+    squares = gradients**2
+    return -settings["lr"] * gradients / (tf.sqrt(sums + squares) + settings["epsilon"]), squares
+
+
+def _row_adagrad(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Returns what Adagrad with an accumulator for each row adds to a variable and to its accumulator."""
+    squares = tf.reduce_mean(gradients**2, list(range(1, len(gradients.shape))), keepdims=True)  # [U, 1, ...]
+    added = tf.reshape(squares, tf.shape(sums))
+    roots = tf.reshape(tf.sqrt(sums + added), tf.shape(squares))
+    return -settings["lr"] * gradients / (roots + settings["epsilon"]), added
+
+
+def _add(
+    changes: Changes, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings, xla: bool
+) -> None:
+    """Adds to some rows of [variable, slots...] what `changes` returns for them.
+
+    Rows are added to, not assigned: XLA leaves out additions to rows that do not exist, as `sum_repeated` has them, and
+    no addition of another worker is lost. Sums of 16 bits are rounded up or down at random, so these are assigned.
+    """
+    if tables[0].dtype != tf.bfloat16:
+        old = [tf.gather(table, rows) for table in tables[1:]]
+        for table, change in zip(tables, changes(gradients, settings, *old), strict=True):
+            table.scatter_add(tf.IndexedSlices(change, rows))
+        return
+    for part in [slice(None)] if xla else _blocks(rows, tables[0].shape[0]):
+        old = [tf.gather(table, rows[part]) for table in tables]
+        for table, values in zip(tables, _rounded_rows(changes, gradients[part], settings, *old), strict=True):
+            table.scatter_update(tf.IndexedSlices(values, rows[part]))
+
+
+@compiled
+def _rounded_rows(changes: Changes, gradients: tf.Tensor, settings: Settings, *old: tf.Tensor) -> list[tf.Tensor]:
+    """Returns the new values of rows, each in the dtype of the old ones."""
+    gradients, *values = (tf.cast(x, tf.float32) for x in (gradients, *old))
+    added = changes(gradients, settings, *values[1:])
+    new = [x + change for x, change in zip(values, added, strict=True)]
+    return [rounded(x, gradients) if y.dtype == tf.bfloat16 else x for x, y in zip(new, old, strict=True)]
+
+
+def rounded(values: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
+    """Rounds float32 to bfloat16, up or down with the probability that makes the expected value equal to the given one.
+
+    To the nearest number, the small steps of an optimizer would be lost. What takes the place of random bits is a hash
+    of the values and of the noise, so that equal arguments give equal results on all devices.
+
+    Args:
+        values: float32, finite.
+        noise: float32 of the same shape.
+    """
+    bits = tf.bitcast(values, tf.uint32)
+    mixed = tf.bitwise.bitwise_xor(bits, tf.bitcast(noise, tf.uint32)) * _number(0x9E3779B9)
+    mixed = tf.bitwise.bitwise_xor(mixed, _shifted(mixed, 15)) * _number(0x85EBCA77)
+    return tf.bitcast(tf.cast(_shifted(bits + _shifted(mixed, 16), 16), tf.uint16), tf.bfloat16)
+
+
+def _shifted(bits: tf.Tensor, count: int) -> tf.Tensor:
+    return tf.bitwise.right_shift(bits, _number(count))
+
+
+def _number(value: int) -> tf.Tensor:
+    return tf.constant(value, tf.uint32)
+
+
+def _blocks(rows: tf.Tensor, count: int) -> list[slice]:
+    """Returns parts of some rows of a table of `count` rows."""
+    blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(count / ROWS_OF_A_BLOCK))
+    size = -(-tf.size(rows) // blocks)
+    return [slice(i * size, (i + 1) * size) for i in range(blocks)]
+
+
+def _update_block(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
     """Applies TensorFlow's own Adam, one pass over memory, to a copy of some rows of [variable, moments].
 
     The copies are anonymous variables that exist during this step only.

@@ -83,6 +83,12 @@ def test_a_training_step(form, optimizer):
     assert not without_gpu_kernel(model.train_step, next(iter(batches(form))))
 
 
+@pytest.mark.parametrize("name", [x for x in OPTIMIZERS if x != "adam"])
+def test_a_training_step_with_a_table_of_16_bits(name):
+    model = compiled(OPTIMIZERS[name](0.01), table_dtype="bfloat16")
+    assert not without_gpu_kernel(model.train_step, next(iter(batches())))
+
+
 @pytest.mark.parametrize("scorer", SCORERS)
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_block_of_ranking(scorer, side):

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from jobi_tf import LazyAdagrad, LazyAdam, RowAdagrad
-from jobi_tf.optimizers import sum_repeated
+from jobi_tf.optimizers import rounded, sum_repeated
 
 
 def table(rows=6, width=3):
@@ -189,6 +189,34 @@ def test_no_entries_change_nothing(kind):
     optimizer.apply([tf.IndexedSlices(tf.zeros([0, 3]), tf.zeros([0], tf.int32), tf.constant([6, 3]))], [variable])
     np.testing.assert_array_equal(variable, table())
     assert int(optimizer.iterations) == 1
+
+
+def test_numbers_are_rounded_at_random_to_their_neighbours():
+    rng = np.random.default_rng(0)
+    values = np.repeat(np.float32([0.1003, -3.01, 7e-20, 0.5]), 20_000)
+    noise = rng.normal(size=len(values)).astype(np.float32)
+    found = rounded(tf.constant(values), tf.constant(noise)).numpy().astype(np.float32).reshape(4, -1)
+    assert [len(np.unique(x)) for x in found] == [2, 2, 2, 1]  # 0.5 needs no rounding
+    np.testing.assert_allclose(found.mean(1), values[::20_000], rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad, RowAdagrad])
+@pytest.mark.parametrize("xla", [False, True])
+def test_a_table_of_16_bits_takes_the_same_steps_on_average(kind, xla):
+    start = np.full((6, 4000), 0.375, np.float32)
+    exact, short = keras.Variable(start), keras.Variable(start, dtype="bfloat16")
+    first, second = built(exact, 1e-4, kind=kind), built(short, 1e-4, kind=kind)  # less than half a step of bfloat16
+    first.xla = second.xla = xla
+    apply = tf.function(
+        lambda sparse: (first.apply([sparse], [exact]), second.apply([sparse], [short])), jit_compile=xla
+    )
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        gradient = 1 + 0.1 * rng.normal(size=(3, 4000)).astype(np.float32)
+        apply(tf.IndexedSlices(tf.constant(gradient), tf.constant([4, 1, 4]), tf.constant([6, 4000])))
+    moved, expected = (0.375 - x.numpy().astype(np.float32).mean(1) for x in (short, exact))
+    np.testing.assert_allclose(moved, expected, atol=8e-5)
+    assert (expected[[1, 4]] > 5e-4).all()
 
 
 def test_sum_repeated():

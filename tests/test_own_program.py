@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import jobi_tf
+from jobi_tf.errors import UsageError
 from tests.graphs import random_graph
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +56,35 @@ def test_the_example_trains_ranks_and_saves(tmp_path):
     assert mrr > 0.4  # 0.005 by chance
     program = "import jobi_tf, keras; print(type(keras.saving.load_model('world.keras')).__name__)"
     assert run(program, tmp_path).split() == ["JoBi"]
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_table_of_16_bits_trains_like_one_of_32_and_goes_on_after_saving(jit_compile, tmp_path):
+    options = {"compile_options": {"jit_compile": jit_compile}, "regularizers": ["n3"]}
+    exact, short = (compiled(table_dtype=x, **options) for x in ("float32", "bfloat16"))
+    assert short.entities.table.dtype == short.optimizer.slots[0][0].dtype == "bfloat16"
+    losses = [fit(model, steps=40)["loss"][0] for model in (exact, short)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+    assert losses[0] != losses[1]
+    triples = tf.constant([[0, 1, 2], [3, 2, 1]])
+    every = short.scores(triples, 1).numpy()
+    np.testing.assert_allclose(every[[0, 1], [2, 1]], short.score(triples), rtol=1e-5)
+    np.testing.assert_allclose(short.gathered().scores(triples, 1), every, rtol=1e-5)
+    short.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.entities.table.dtype == "bfloat16"
+    fit(short), fit(loaded)
+    for a, b in zip(short.variables, loaded.variables, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_table_of_16_bits_needs_sparse_gradients_and_products():
+    with pytest.raises(UsageError, match="rotate"):
+        compiled(scorer="rotate", table_dtype="bfloat16")
+    with pytest.raises(UsageError, match="LazyAdam"):
+        fit(compiled("adam", table_dtype="bfloat16"))
+    with pytest.raises(UsageError, match="queries of all entities"):
+        fit(compiled(form="queries", table_dtype="bfloat16"), "queries")
 
 
 class Adam:
@@ -256,7 +286,7 @@ def on_devices(tmp_path_factory):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("optimizer", ["lazy", "adam"])
+@pytest.mark.parametrize("optimizer", ["lazy", "lazy of 16 bits", "adam"])
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("form", ["own", *(pytest.param(x, marks=pytest.mark.slow) for x in FORMS[1:])])
 def test_twenty_steps_on_several_devices_give_the_weights_of_one(on_devices, form, count, optimizer):

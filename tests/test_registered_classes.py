@@ -26,6 +26,7 @@ CASES = {
         "relation_initializer": "ones",
         "freeze_entities": True,
         "precision": "bfloat16",
+        "table_dtype": "bfloat16",
         "seed": 4,
         "name": "mine",
     },

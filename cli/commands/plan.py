@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from jobi_tf.training.plan import Plan
 
 _MODEL = ("dataset", "model", "dim", "joint", "reciprocal")
-_SETTINGS = (*_MODEL, "negatives", "negatives_mode", "chunk", "optimizer", "batch_size", "eval_every")
+_SETTINGS = (
+    *_MODEL,
+    *("negatives", "negatives_mode", "chunk", "optimizer", "table_dtype", "batch_size", "eval_every"),
+)
 
 
 @cloup.command(cls=Command)
@@ -90,7 +93,7 @@ def _print_plan(result: "Plan") -> None:
     print_table(("step", ""), rows)
     if result.epoch_seconds is not None:
         click.echo(f"\nepoch    {result.steps:,} steps, about {_duration(result.epoch_seconds)}")
-    click.echo(f"strategy {result.strategy}, --optimizer {config.optimizer}")
+    click.echo(f"strategy {result.strategy}, --optimizer {config.optimizer} --table-dtype {config.table_dtype}")
     click.echo(f"         {' '.join(result.advice)}")
 
 

@@ -27,6 +27,10 @@ class DistributedModel(keras.Model):
             )
         return super().fit(x, *args, **kwargs)
 
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compiles a loaded model as it was saved."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+
     def build_optimizer(self) -> None:
         """Creates what the optimizer keeps beside the weights, on each parameter server beside its parts of them."""
         variables = self.trainable_variables
@@ -42,15 +46,18 @@ class DistributedModel(keras.Model):
         return metrics
 
     def gathered(self) -> Self:
-        """Returns a copy in the memory of this process, not compiled, with the weights that parameter servers hold."""
-        copy = type(self).from_config(self.get_config())
+        """Returns a copy in the memory of this process, not compiled, with weights in float32.
+
+        It has what parameter servers hold, and what the tables of 16 bits of a training hold.
+        """
+        copy = type(self).from_config(self.get_config() | {"table_dtype": "float32"})
         for variable, own in zip(self.weights, copy.weights, strict=True):
             start, parts = 0, parts_of(variable)
             for part in parts if len(parts) > 1 else []:
                 own.value[start : start + part.shape[0]].assign(part)
                 start += part.shape[0]
             if len(parts) == 1:
-                own.assign(parts[0])
+                own.assign(tf.cast(parts[0], own.dtype))
         return copy
 
     def _maybe_symbolic_build(self, *args: Any, **kwargs: Any) -> None:

@@ -15,7 +15,7 @@ from jobi_tf.models.batches import batch_form
 from jobi_tf.models.distributed import DistributedModel
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.layers import EmbeddingTable, Head
-from jobi_tf.models.products import all_scores, check_precision, own_scores
+from jobi_tf.models.products import all_scores, check_dtypes, own_scores
 from jobi_tf.models.regularizers import Regularizer
 from jobi_tf.models.scorers.scorer import Scorer, constructor_arguments, glorot_normal
 
@@ -47,6 +47,7 @@ class JoBi(DistributedModel):
         freeze_entities: whether entity embeddings, such as pretrained ones, stay as they are.
         precision: `"float32"`, or `"bfloat16"`: dtype of the products of queries and all entities in training; weights,
             losses and updates, and all scores outside of training, stay float32.
+        table_dtype: `"float32"`, or with sampled negatives `"bfloat16"`: dtype of the entity table and its moments.
         seed: seed of the default initialisers and of dropout, each table having a stream of its own.
 
     Raises:
@@ -78,6 +79,7 @@ class JoBi(DistributedModel):
         relation_initializer: Any = None,
         freeze_entities: bool = False,
         precision: str = "float32",
+        table_dtype: str = "float32",
         seed: int = 0,
         **kwargs: Any,
     ):
@@ -89,8 +91,9 @@ class JoBi(DistributedModel):
             raise UsageError(f"expected the dtype policy float32, got {self.dtype_policy.name}: scores need float32")
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.scorer = scorers.get(scorer)
-        check_precision(precision, self.scorer)
-        self.joint, self.reciprocal, self.precision, self.seed = joint, reciprocal, precision, seed
+        check_dtypes(self.scorer, precision=precision, table_dtype=table_dtype)
+        self.joint, self.reciprocal, self.seed = joint, reciprocal, seed
+        self.precision, self.table_dtype = precision, table_dtype
         if self.scorer.tails_only and not reciprocal:
             raise UsageError(f"expected reciprocal=True with the scorer {self.scorer.name}, which has no head query")
         self.regularizers = [regularizer_objects.get(x) for x in regularizers]
@@ -98,7 +101,8 @@ class JoBi(DistributedModel):
         self.entity_initializer = keras.initializers.get(entity_initializer)
         self.relation_initializer = keras.initializers.get(relation_initializer)
         initializer = self.entity_initializer or glorot_normal(num_entities, dim, fold_in(seed, "entities"))
-        self.entities = EmbeddingTable(num_entities, self.scorer.entity_width(dim), initializer, "entities")
+        width = self.scorer.entity_width(dim)
+        self.entities = EmbeddingTable(num_entities, width, initializer, "entities", table_dtype)
         self.freeze_entities, self.entities.trainable = freeze_entities, not freeze_entities
         options = dim, reciprocal, relation_dropout, self.relation_initializer, seed
         self.heads = [Head(self.scorer, num_relations, *options, name=name) for name in HEADS[: 1 + joint]]
@@ -154,12 +158,8 @@ class JoBi(DistributedModel):
             table.sparse_gradient = sparse
         self.build_optimizer()
 
-    def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compiles a loaded model as it was saved."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
-
     def candidates(self) -> tf.Tensor:
-        """Returns what queries are multiplied with to score each entity, float32 [E, length of a query]."""
+        """Returns what queries are multiplied with to score each entity, [E, length of a query], as `all_scores`."""
         return self.scorer.candidate(tf.convert_to_tensor(self.entities.table.value))
 
     def queries(self, triples: tf.Tensor, side: int, head: str = "triple") -> tf.Tensor:

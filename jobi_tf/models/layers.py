@@ -10,6 +10,7 @@ import tensorflow as tf
 from jobi_tf.compiled import unique
 from jobi_tf.data.occurrences import HEAD, TAIL
 from jobi_tf.data.seeds import fold_in
+from jobi_tf.errors import UsageError
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.scorers import Scorer
 from jobi_tf.models.scorers.scorer import Relations
@@ -17,31 +18,40 @@ from jobi_tf.workers import copy_of_replica, has_servers
 
 
 class EmbeddingTable(keras.layers.Layer):
-    """The embeddings of all entities, or of all relations of a head: a weight `table`, float32 [count, width].
+    """The embeddings of all entities, or of all relations of a head: a weight `table`, [count, width].
 
     Args:
         count: number of rows.
         width: real numbers of a row.
         initializer: the initialiser of the table.
+        dtype: what the table is stored as, `"float32"` or `"bfloat16"`.
 
     Attributes:
         sparse_gradient: whether the gradient of the table is a `tf.IndexedSlices` of distinct rows, which only
             optimizers for sparse gradients handle correctly on several devices; otherwise it is a dense tensor.
     """
 
-    def __init__(self, count: int, width: int, initializer: keras.initializers.Initializer, name: str):
+    def __init__(
+        self, count: int, width: int, initializer: keras.initializers.Initializer, name: str, dtype: str = "float32"
+    ):
         super().__init__(name=name, dtype="float32")
         # autocast=False: under a mixed-precision policy reading a table would otherwise copy all of it.
-        options = {"shape": (count, width), "dtype": "float32", "autocast": False}
+        options = {"shape": (count, width), "dtype": dtype, "autocast": False}
         with _drawn_by_servers(initializer, (count, width)):
             self.table = self.add_weight(name="table", initializer=initializer, **options)
         self.sparse_gradient = True
         self.built = True
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the embeddings of distinct ids, int [U] → float32 [U, width]."""
+        """Returns the embeddings of distinct ids, int [U] → float32 [U, width].
+
+        Raises:
+            UsageError: the table has 16 bits, and its gradient would be dense.
+        """
         if self.sparse_gradient:
-            return tf.nn.embedding_lookup(copy_of_replica(self.table.value), ids)
+            return _in_float32(tf.nn.embedding_lookup(copy_of_replica(self.table.value), ids))
+        if self.table.dtype != "float32":
+            raise UsageError("expected LazyAdam, LazyAdagrad or RowAdagrad with a table of 16 bits, got another one")
         return _rows_with_dense_gradient(tf.convert_to_tensor(self.table.value), ids)
 
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -75,6 +85,12 @@ def _drawn_by_servers(initializer: keras.initializers.Initializer, shape: tuple[
 
     with tf.variable_creator_scope(create):
         yield
+
+
+@tf.custom_gradient
+def _in_float32(rows: tf.Tensor):  # type: ignore[no-untyped-def]
+    """Returns rows as float32, whose gradient stays float32: rounded to 16 bits, small steps would be lost."""
+    return tf.cast(rows, tf.float32), lambda upstream: upstream
 
 
 @tf.custom_gradient

@@ -9,10 +9,11 @@ from jobi_tf.data.occurrences import TAIL
 from jobi_tf.errors import UsageError
 from jobi_tf.models.scorers import Scorer
 
-PRECISIONS = ("float32", "bfloat16")
+DTYPES = ("float32", "bfloat16")
 # Bytes of the rows that are gathered at once on a CPU. Small enough that they stay in the cache and the allocator
 # reuses their memory, which is several times faster than one block of 80 MB; large enough to use all threads.
 BLOCK_BYTES = 4 * 2**20
+PART_BYTES = 64 * 2**20  # of the candidates of 16 bits that are float32 at a time
 
 
 def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor, precision: str = "float32") -> tf.Tensor:
@@ -21,12 +22,15 @@ def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor, precis
     Args:
         scorer: the score function.
         queries: float32 [..., N, length].
-        candidates: what `scorer.candidate` returns for the entities, float32 [..., C, length].
+        candidates: what `scorer.candidate` returns for the entities, float32 [..., C, length]; or of a table of 16
+            bits bfloat16 [C, length], which has no gradient here.
         precision: dtype of the factors of matrix products, also of those of the gradient, and of their results.
 
     Returns:
         float32 [..., N, C].
     """
+    if candidates.dtype == tf.bfloat16:
+        return scorer.scores(queries, lambda query: _product_by_parts(query, candidates))
     candidates = tf.cast(candidates, precision)
 
     def product(query: tf.Tensor) -> tf.Tensor:
@@ -35,17 +39,29 @@ def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor, precis
     return scorer.scores(queries, product)
 
 
-def check_precision(precision: str, scorer: Scorer) -> None:
-    """Refuses precisions of products other than float32 and bfloat16, and bfloat16 for distances.
+def _product_by_parts(queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+    """Returns the products of queries [..., N, length] and candidates, a part of them at a time: [..., N, C]."""
+    size = max(1, PART_BYTES // (4 * candidates.shape[1]))
+    products: list[tf.Tensor] = []
+    for start in range(0, candidates.shape[0], size):
+        with tf.control_dependencies(products[-1:]):
+            part = tf.cast(candidates[start : start + size], tf.float32)
+            products.append(tf.matmul(queries, part, transpose_b=True))
+    return tf.concat(products, -1)
+
+
+def check_dtypes(scorer: Scorer, **dtypes: str) -> None:
+    """Refuses dtypes, by name of the setting, other than float32 and bfloat16, and bfloat16 for distances.
 
     Raises:
-        UsageError: it is one of these.
+        UsageError: there is one.
     """
-    if precision not in (PRECISIONS[:1] if scorer.distance else PRECISIONS):
-        raise UsageError(
-            f"expected the precision float32, or bfloat16 for scorers that are not distances, got {precision} for "
-            f"{scorer.name}"
-        )
+    for name, dtype in dtypes.items():
+        if dtype not in (DTYPES[:1] if scorer.distance else DTYPES):
+            raise UsageError(
+                f"expected the {name} float32, or bfloat16 for scorers that are not distances, got {dtype} for "
+                f"{scorer.name}"
+            )
 
 
 def own_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:

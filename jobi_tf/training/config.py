@@ -109,6 +109,11 @@ class TrainConfig(BaseModel):
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="full-softmax: dtype of the matrix products of training; bfloat16 is faster on new CPUs"
     )
+    table_dtype: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="sampled negatives: dtype of the entity table and of the optimizer's moments in training; bfloat16 "
+        "takes half of the memory",
+    )
     batch_size: int | None = Field(
         None,
         ge=1,
@@ -202,6 +207,7 @@ class TrainConfig(BaseModel):
         if self.loss == _FULL:
             names = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
             yield names, f"the loss {_FULL} takes all entities instead of negatives"
+            yield ("table_dtype",), f"the loss {_FULL} updates the whole table in float32"
         else:
             yield ("answers_per_query", "pair_entities", "precision"), f"only the loss {_FULL} scores all entities"
             if not self.shared:
@@ -249,6 +255,11 @@ class TrainConfig(BaseModel):
                 servers and "tensorboard" in self.model_fields_set and self.tensorboard != "none",
                 f"tensorboard none with the strategy parameter-server, got {self.tensorboard}",
                 "its logs need a step in one process; metrics.csv has the metrics",
+            ),
+            (
+                servers and self.table_dtype != "float32",
+                f"table_dtype float32 with the strategy parameter-server, got {self.table_dtype}",
+                "several workers update the same rows at any time",
             ),
             (
                 servers and self.profile is not None,

@@ -20,6 +20,7 @@ BYTES_PER_STREAMED = 48  # of a triple of a window of shards: its record as a st
 BYTES_PER_PAIR = 24  # of a relation and an entity seen with it
 BYTES_PER_NAME = 70  # of a short name of an entity
 FLOAT = 4  # bytes
+BYTES = {"float32": FLOAT, "bfloat16": 2}
 COPIES_OF_CHIEF = 5  # of the tables, while Keras reads a saved model
 
 
@@ -68,7 +69,7 @@ class Step:
 
 
 class _Tables:
-    """The tables that settings describe: real numbers of a row, and numbers of rows."""
+    """The tables that settings describe."""
 
     def __init__(self, config: TrainConfig, graph: Graph):
         scorer = scorers.get(config.model)
@@ -76,7 +77,13 @@ class _Tables:
         self.entity, self.relation = scorer.entity_width(config.dim), scorer.relation_width(config.dim)
         self.relations = self.heads * graph.num_relations * (1 + config.reciprocal)
         shared = self.heads * sum(math.prod(shape) for shape in scorer.shared_weights(config.dim).values())
-        self.sizes = [(graph.num_entities, self.entity), (self.relations, self.relation), (1, shared)]
+        # Rows, numbers of a row, and bytes of a number, also of those that the optimizer keeps.
+        self.bytes = BYTES[config.table_dtype]
+        self.sizes = [
+            (graph.num_entities, self.entity, self.bytes),
+            (self.relations, self.relation, FLOAT),
+            (1, shared, FLOAT),
+        ]
         # For distances, what queries are multiplied with is a copy of the entity table.
         self.copied = graph.num_entities * (self.entity + 2) if scorer.distance else 0
 
@@ -93,10 +100,11 @@ def memory(config: TrainConfig, graph: Graph) -> Memory:
     """
     tables, servers = _Tables(config, graph), config.strategy == "parameter-server"
     ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, 64 * 13 * graph.num_entities)
+    weights = [(rows * width * size, _slots(config.optimizer, width)) for rows, width, size in tables.sizes]
     return Memory(
         RUNTIME,
-        (COPIES_OF_CHIEF if servers else 1) * FLOAT * sum(rows * width for rows, width in tables.sizes),
-        0 if servers else round(FLOAT * sum(x * width * _slots(config.optimizer, width) for x, width in tables.sizes)),
+        (COPIES_OF_CHIEF if servers else 1) * sum(size for size, _ in weights),
+        0 if servers else round(sum(size * slots for size, slots in weights)),
         0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
         _graph(graph),
@@ -158,7 +166,8 @@ def step(config: TrainConfig, graph: Graph) -> Step:
     of_relations = relations * tables.relation * (5 + 2 * _slots(config.optimizer, tables.relation))
     operations += OPTIMIZER_OPERATIONS[config.optimizer] * (rows * tables.entity + relations * tables.relation)
     sent = rows * (tables.entity + 1) + relations * (tables.relation + 1)
-    return Step(rows, round(FLOAT * (moved + updated + of_relations)), operations, FLOAT * sent)
+    moved_bytes = round(FLOAT * (moved + of_relations) + tables.bytes * updated)
+    return Step(rows, moved_bytes, operations, FLOAT * sent)
 
 
 def check_memory(needed: int, config: TrainConfig, available: int | None = None) -> None:
@@ -178,7 +187,10 @@ def check_memory(needed: int, config: TrainConfig, available: int | None = None)
     if config.loss == "full-softmax":
         advice = "a smaller batch_size or dim, pair_entities, or the loss softmax with sampled negatives"
     else:
-        advice = "the optimizer row-adagrad (a third of Adam's tables), a smaller dim, or a smaller batch_size"
+        advice = (
+            "the table_dtype bfloat16 (half of the tables), the optimizer row-adagrad (a third of Adam's tables), a "
+            "smaller dim, or a smaller batch_size"
+        )
     raise UsageError(
         f"expected a training that fits into the {available / 2**30:.1f} GB of memory that are available, got an "
         f"estimate of {needed / 2**30:.1f} GB: try {advice}"

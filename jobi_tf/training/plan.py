@@ -11,6 +11,7 @@ import numpy as np
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import UsageError
+from jobi_tf.models import scorers
 from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, steps_per_execution
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.estimate import RUNTIME, Memory, Step, memory, step
@@ -100,11 +101,16 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
     if needed.total <= available:
         return strategy, {}, [f"{config.optimizer} fits into the {gigabytes} of {where}."]
     advice = [f"{config.optimizer} takes {needed.total / 2**30:.1f} GB, more than the {gigabytes} of {where}."]
-    if config.optimizer != "row-adagrad":
-        smaller = memory(config.replace(optimizer="row-adagrad"), graph).total
-        advice.append(f"row-adagrad takes {smaller / 2**30:.1f} GB.")
-        if smaller <= available:
-            return strategy, {"optimizer": "row-adagrad"}, advice
+    half = {} if scorers.get(config.model).distance else {"table_dtype": "bfloat16"}
+    rows = {"optimizer": "row-adagrad"}
+    for changes in (half, rows, half | rows):
+        smaller = config.replace(**changes)
+        if smaller == config:
+            continue
+        total = memory(smaller, graph).total
+        advice.append(f"With {' and '.join(changes.values())} it takes {total / 2**30:.1f} GB.")
+        if total <= available:
+            return strategy, changes, advice
     tables, room = needed.embeddings + needed.optimizer, available - RUNTIME
     if room <= 0:
         raise UsageError(f"expected more memory than the {RUNTIME / 2**30:.1f} GB of TensorFlow, got {gigabytes}")

@@ -225,7 +225,7 @@ def load_run(folder: str | Path) -> Run:
             f"expected the numbers of entities and relations of {files.graph}, {sizes}, in {path}, "
             f"got {model.num_entities, model.num_relations}: the files belong to different runs"
         )
-    return Run(files.path, config, graph, model)
+    return Run(files.path, config, graph, model if model.table_dtype == "float32" else model.gathered())
 
 
 def load_model(path: str | Path, compile: bool = True) -> JoBi:

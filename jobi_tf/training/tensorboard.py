@@ -395,7 +395,7 @@ def write_projector(logs: Path, model: JoBi, graph: Graph, categories: np.ndarra
         ("entities", model.entities, entities, graph.entities, degrees, "type", entity_types(graph, entities)),
         ("relations", model.heads[0].relations, relations, graph.relations, triples, "category", categories[relations]),
     ):
-        vectors[name] = tf.Variable(tf.gather(table.table.value, ids))
+        vectors[name] = tf.Variable(tf.cast(tf.gather(table.table.value, ids), tf.float32))
         rows = [("name", "triples", column), *((names[i], counts[i], x) for i, x in zip(ids, values, strict=True))]
         path = logs / f"{name}.tsv"
         with written_beside(path) as beside:
@@ -412,7 +412,7 @@ def _tables(model: JoBi) -> dict[str, keras.Variable]:
 
 def _some_rows(table: keras.Variable) -> tf.Tensor:
     """Returns at most `MOST_ROWS` rows of a table, evenly spaced."""
-    return table.value[:: -(-table.shape[0] // MOST_ROWS)]
+    return tf.cast(table.value[:: -(-table.shape[0] // MOST_ROWS)], tf.float32)
 
 
 def _share_biased(graph: Graph, occurrences: Occurrences, p: float) -> float:

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from jobi_tf.errors import UsageError
 from jobi_tf.training.assembly import build_model, completed
@@ -19,16 +20,20 @@ def planned(available, devices=1, **settings):
 
 
 @pytest.mark.parametrize("name", ["adam", "adagrad", "row-adagrad"])
-@pytest.mark.parametrize("model", ["complex", "transe", "rescal", "tucker"])
+@pytest.mark.parametrize("model", ["complex", "transe", "rescal", "tucker", "complex of 16 bits"])
 def test_the_tables_take_what_the_model_and_its_optimizer_have(name, model):
     graph = random_graph(train=180)
-    config = completed(TrainConfig.create({"dataset": "x", "dim": 6, "optimizer": name, "model": model}), graph)
+    dtype = {"table_dtype": "bfloat16"} if "16" in model else {}
+    settings = {"dataset": "x", "dim": 6, "optimizer": name, "model": model.split()[0], **dtype}
+    config = completed(TrainConfig.create(settings), graph)
     made = build_model(config, graph)
-    kept = sum(np.prod(x.shape) for x in made.optimizer.variables[2:])
+    sizes = [
+        [np.prod(x.shape) * tf.as_dtype(x.dtype).size for x in y] for y in (made.weights, made.optimizer.variables)
+    ]
     estimated = memory(config, graph)
-    assert estimated.embeddings == 4 * made.count_params()
-    # The core of TuckER has a number for each of its rows; its estimate is one for all of them.
-    assert estimated.optimizer == pytest.approx(4 * kept, abs=4 * 2 * 6)
+    assert estimated.embeddings == sum(sizes[0])
+    # The core of TuckER has a number for each of its rows, and rows of 16 bits have one of 32: the estimate is less.
+    assert estimated.optimizer == pytest.approx(sum(sizes[1][2:]), abs=4 * graph.num_entities if dtype else 48)
 
 
 def test_a_step_touches_the_distinct_rows_of_a_batch():
@@ -43,9 +48,12 @@ def test_a_step_touches_the_distinct_rows_of_a_batch():
 def test_the_strategy_follows_from_the_memory():
     enough, less, little = planned(16 * 2**30), planned(5 * 2**30), planned(2**30)
     assert (enough.strategy, enough.settings.optimizer) == ("one", "adam")
-    assert (less.strategy, less.settings.optimizer) == ("one", "row-adagrad")
+    assert (less.strategy, less.settings.optimizer, less.settings.table_dtype) == ("one", "adam", "bfloat16")
     assert less.memory.total <= 5 * 2**30 < enough.memory.total
-    assert (less.settings.learning_rate, enough.settings.learning_rate) == (0.1, 0.0008)
+    rows, both, distances = planned(4 * 2**30), planned(3.5 * 2**30), planned(5.5 * 2**30, model="rotate")
+    assert [x.settings.optimizer for x in (rows, both, distances)] == ["row-adagrad"] * 3
+    assert [x.settings.table_dtype for x in (rows, both, distances)] == ["float32", "bfloat16", "float32"]
+    assert (rows.settings.learning_rate, enough.settings.learning_rate) == (0.1, 0.0008)
     assert little.strategy == "parameter-server"
     four = planned(16 * 2**30, devices=4)
     assert (four.strategy, four.settings.batch_size, four.steps) == ("mirrored", 1000, enough.steps)

@@ -102,6 +102,19 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(run, tmp_path, when):
     assert_same_run(run.path, tmp_path / "run")
 
 
+def test_a_table_of_16_bits_is_one_of_32_in_the_run(tmp_path):
+    settings = {"table_dtype": "bfloat16", "learning_rate": 0.05}
+    whole = train(tmp_path / "whole", **settings)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", **settings, callbacks=[Interrupt("within an epoch", 3)])
+    jobi_tf.resume(tmp_path / "run")
+    assert_same_run(whole.path, tmp_path / "run")
+    assert keras.saving.load_model(whole.path / "model.keras").entities.table.dtype == "bfloat16"
+    assert whole.model.entities.table.dtype == "float32"
+    ranked = best_row(rows(whole.path), "hits@10")
+    assert evaluate(whole, split="valid").metrics()["mrr"] == pytest.approx(ranked["val_mrr"], rel=1e-3)
+
+
 def test_resuming_a_finished_run_changes_nothing(run):
     before = (run.path / "metrics.jsonl").read_bytes()
     np.testing.assert_array_equal(jobi_tf.resume(run.path).model.entities.table, run.model.entities.table)
@@ -209,6 +222,8 @@ def test_loss_goes_down(run):
         ({"seed": 2**63}, f"seed .*{2**63}"),
         ({"model": "transh"}, "model .*'complex'.*'transh'"),
         ({"loss": "full-softmax", "batch_size": 500}, r"batch_size .*queries.* 500"),
+        ({"loss": "full-softmax", "table_dtype": "bfloat16"}, "table_dtype"),
+        ({"model": "transe", "table_dtype": "bfloat16"}, "table_dtype .*transe"),
         ({"loss": "margin", "label_smoothing": 0.1}, "label_smoothing"),
         ({"joint": False, "alpha": 0.25}, "alpha"),
         ({"dimension": 3}, "'dimension'"),

@@ -195,7 +195,7 @@ class _Normal(keras.initializers.RandomNormal):
     """The normal distribution, drawn in a graph: TensorFlow reuses the memory there, where it else takes it thrice."""
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> tf.Tensor:
-        return _normal(tf.constant(shape), self.stddev, tf.constant([self.seed, 0]))
+        return _normal(tf.constant(shape), self.stddev, tf.constant([self.seed, 0]), dtype or "float32")
 
     def part(self, first: int, shape: tuple[int, ...]) -> tf.Tensor:
         """Returns the rows from `first` on of a larger table, without drawing the others; `shape` is theirs."""
@@ -211,5 +211,5 @@ class _Normal(keras.initializers.RandomNormal):
 
 
 @tf.function(autograph=False)
-def _normal(shape: tf.Tensor, stddev: float, seed: tf.Tensor) -> tf.Tensor:
-    return tf.random.stateless_normal(shape, seed, 0.0, stddev)
+def _normal(shape: tf.Tensor, stddev: float, seed: tf.Tensor, dtype: str) -> tf.Tensor:
+    return tf.random.stateless_normal(shape, seed, 0.0, stddev, dtype)
