@@ -257,11 +257,6 @@ class TrainConfig(BaseModel):
                 "its logs need a step in one process; metrics.csv has the metrics",
             ),
             (
-                servers and self.table_dtype != "float32",
-                f"table_dtype float32 with the strategy parameter-server, got {self.table_dtype}",
-                "several workers update the same rows at any time",
-            ),
-            (
                 servers and self.profile is not None,
                 f"no profile with the strategy parameter-server, got {self.profile}",
                 "steps are not computed in this process",

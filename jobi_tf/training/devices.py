@@ -162,9 +162,13 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
 
 
 def _check_cluster(config: TrainConfig) -> None:
-    for name in ("devices", "logical_devices"):
+    for name, reason in (
+        ("devices", "which use all of their GPUs"),
+        ("logical_devices", "which use all of their GPUs"),
+        ("table_dtype", "between which TensorFlow sends no variables of 16 bits"),
+    ):
         if (value := getattr(config, name)) != TrainConfig.model_fields[name].default:
-            raise UsageError(f"expected no {name} with several workers, which use all of their GPUs, got {value}")
+            raise UsageError(f"expected no {name} with several workers, {reason}, got {value}")
     if config.run_dir is None:
         raise UsageError("expected run_dir with several workers: the folder, the same for all, that the chief writes")
 
@@ -192,6 +196,10 @@ def _multi_worker(config: TrainConfig) -> tf.distribute.Strategy:
         raise JobiError(f"cannot connect to the other workers of TF_CONFIG: {_sentence(error)}") from None
 
 
+# Errors that another process cannot cause by ending.
+NOT_OF_OTHERS = tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError, tf.errors.UnimplementedError
+
+
 @contextmanager
 def workers_needed(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[None]:
     """Explains the errors with which TensorFlow ends a step when another worker has ended.
@@ -203,7 +211,7 @@ def workers_needed(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[N
         yield
     except tf.errors.OpError as error:
         several = has_workers(strategy) or has_servers(strategy)
-        if not several or isinstance(error, tf.errors.ResourceExhaustedError):
+        if not several or isinstance(error, NOT_OF_OTHERS):
             raise
         other = "a parameter server" if has_servers(strategy) else "another worker"
         raise JobiError(

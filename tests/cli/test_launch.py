@@ -220,6 +220,7 @@ SERVERS = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": ["127.0.0.
         ({"cluster": CLUSTER, "task": {"type": "evaluator", "index": 0}}, (), "'evaluator'"),
         ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, ("--logical-devices", 2), "logical_devices"),
         ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, ("--devices", "0"), "devices"),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, ("--table-dtype", "bfloat16"), "table_dtype"),
         ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, (), "run_dir"),
         (
             {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "worker", "index": 0}},
