@@ -75,12 +75,13 @@ def scale(setting: Setting) -> Iterator[Suite]:
         line = Line(f"scale/{mode}", what, f"{many:,}", "ms", f"{many:,} / {few:,}", "<= 1.25")
         yield Suite(tasks, [line], folders[f"{many:,}"].name)
     folder = folders[f"{many:,}"]
-    tasks = {name: fit(setting, folder, optimizer=name, dim=dim) for name in ("adam", "row-adagrad")}
-    what = f"JoBi, d = {dim}, {many:,} entities, row-adagrad"
-    lines = [
-        Line("scale/row-adagrad", f"{what}, a step", "row-adagrad", "ms", "row-adagrad / adam"),
-        Line("scale/row-adagrad-memory", f"{what}, peak memory", "row-adagrad", "MB", "row-adagrad / adam"),
-    ]
+    changes = {"row-adagrad": {"optimizer": "row-adagrad"}, "bfloat16-table": {"table_dtype": "bfloat16"}}
+    tasks = {name: fit(setting, folder, dim=dim, **change) for name, change in ({"adam": {}} | changes).items()}
+    lines = []
+    for name in changes:
+        what = f"JoBi, d = {dim}, {many:,} entities, {name}"
+        lines.append(Line(f"scale/{name}", f"{what}, a step", name, "ms", f"{name} / adam"))
+        lines.append(Line(f"scale/{name}-memory", f"{what}, peak memory", name, "MB", f"{name} / adam"))
     yield Suite(tasks, lines, folder.name)
 
 

@@ -13,8 +13,6 @@ from jobi_tf.models.scorers.scorer import Relations, Scorer
 class RESCAL(Scorer):
     """hᵀ·R·t, where a relation is a matrix (Nickel et al. 2011), stored row by row."""
 
-    large_relations = True
-
     def relation_width(self, dim: int) -> int:
         """Returns d²."""
         return dim * dim

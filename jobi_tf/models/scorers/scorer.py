@@ -59,7 +59,6 @@ class Scorer(ABC):
     parts = 1  # vectors of length d of an entity, and of a relation
     tails_only = False  # True: there is no head query, so that relations have to be reciprocal
     distance = False  # True: scores are negative distances, so never positive
-    large_relations = False  # True: a relation is much larger than a query and should not be copied for each query
     dot_products = 1  # number of dot products that a score is a function of
 
     @property
