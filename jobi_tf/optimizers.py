@@ -11,6 +11,7 @@ from jobi_tf.compiled import compiled, on_gpu
 
 # Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
+EQUAL_ROWS = 32  # Blocks of rows of 16 bits have a multiple of this size.
 
 Settings = dict[str, tf.Tensor]
 # Given gradients, settings and what the optimizer keeps of rows: what is to be added to the rows of each table.
@@ -80,7 +81,8 @@ class LazyAdam(keras.optimizers.Adam):
             return
         rows, gradients = sum_repeated(gradient, self.xla)
         if tables[0].dtype != tf.bfloat16 and not (self.xla or self.concurrent or on_gpu()):
-            for part in _blocks(rows, variable.shape[0]):
+            for start, size in _blocks(tf.size(rows), variable.shape[0]):
+                part = slice(start, start + size)
                 _update_block(tables, rows[part], gradients[part], settings)
         else:
             _add(_adam, tables, rows, gradients, settings, self.xla)
@@ -252,10 +254,15 @@ def _add(
         for table, change in zip(tables, changes(gradients, settings, *old), strict=True):
             table.scatter_add(tf.IndexedSlices(change, rows))
         return
-    for part in [slice(None)] if xla else _blocks(rows, tables[0].shape[0]):
-        old = [tf.gather(table, rows[part]) for table in tables]
-        for table, values in zip(tables, _rounded_rows(changes, gradients[part], settings, *old), strict=True):
-            table.scatter_update(tf.IndexedSlices(values, rows[part]))
+    count = tf.size(rows)
+    for start, size in [(0, count)] if xla else _blocks(count, tables[0].shape[0], EQUAL_ROWS):
+        # The last row is repeated, so that sizes seldom differ: XLA compiles a function again for each.
+        part = tf.minimum(tf.range(start, tf.where(start < count, start + size, start)), count - 1)
+        own = tf.gather(rows, part)
+        old = [tf.gather(table, own) for table in tables]
+        new = _rounded_rows(changes, tf.gather(gradients, part), settings, *old)
+        for table, values in zip(tables, new, strict=True):
+            table.scatter_update(tf.IndexedSlices(values, own))
 
 
 @compiled
@@ -291,11 +298,11 @@ def _number(value: int) -> tf.Tensor:
     return tf.constant(value, tf.uint32)
 
 
-def _blocks(rows: tf.Tensor, count: int) -> list[slice]:
-    """Returns parts of some rows of a table of `count` rows."""
+def _blocks(rows: tf.Tensor, count: int, multiple: int = 1) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    """Returns first row and size of blocks of `rows` rows of a table of `count` rows; sizes are such multiples."""
     blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(count / ROWS_OF_A_BLOCK))
-    size = -(-tf.size(rows) // blocks)
-    return [slice(i * size, (i + 1) * size) for i in range(blocks)]
+    size = -(-rows // (blocks * multiple)) * multiple
+    return [(i * size, size) for i in range(blocks)]
 
 
 def _update_block(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
