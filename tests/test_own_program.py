@@ -58,7 +58,7 @@ def test_the_example_trains_ranks_and_saves(tmp_path):
     assert run(program, tmp_path).split() == ["JoBi"]
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_table_of_16_bits_trains_like_one_of_32_and_goes_on_after_saving(jit_compile, tmp_path):
     options = {"compile_options": {"jit_compile": jit_compile}, "regularizers": ["n3"]}
     exact, short = (compiled(table_dtype=x, **options) for x in ("float32", "bfloat16"))
