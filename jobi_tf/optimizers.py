@@ -11,7 +11,7 @@ from jobi_tf.compiled import compiled, on_gpu
 
 # Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
-EQUAL_ROWS = 32  # Blocks of rows of 16 bits have a multiple of this size.
+MULTIPLE = 32  # The number of bfloat16 rows in a block is a multiple of this.
 
 Settings = dict[str, tf.Tensor]
 # Given gradients, settings and what the optimizer keeps of rows: what is to be added to the rows of each table.
@@ -25,6 +25,8 @@ class LazyAdam(keras.optimizers.Adam):
     Where the gradient is a `tf.IndexedSlices`, repeated rows are added up before they are squared, and rows without an
     entry keep their values and their moments, bit for bit. Bias correction counts all steps, as in TensorFlow Addons'
     LazyAdam. When every row is touched, or the gradient is dense, it is Adam.
+
+    A bfloat16 variable has bfloat16 moments. Updates of its rows are computed in float32 and rounded stochastically.
 
     Args: as `keras.optimizers.Adam`, but for `amsgrad`, `weight_decay`, `clipnorm`, `clipvalue`, `global_clipnorm`,
         `use_ema`, `loss_scale_factor` and `gradient_accumulation_steps`, which read or write whole tables, or act
@@ -127,11 +129,14 @@ class LazyAdagrad(keras.optimizers.Adagrad):
         """What is kept beside the variables: the accumulators, in the order of the variables."""
         return [self._accumulators]
 
+    def _tables_and_settings(self, variable: Any, learning_rate: Any) -> tuple[list[tf.Variable], Settings]:
+        tables = _raw(variable, self._accumulators[self._get_variable_index(variable)])
+        numbers = {"lr": learning_rate, "epsilon": self.epsilon}
+        return tables, {name: tf.cast(x, _dtype(variable)) for name, x in numbers.items()}
+
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        tables = _raw(variable, self._accumulators[self._get_variable_index(variable)])
-        dtype = _dtype(variable)
-        settings = {"lr": tf.cast(learning_rate, dtype), "epsilon": tf.cast(self.epsilon, dtype)}
+        tables, settings = self._tables_and_settings(variable, learning_rate)
         handles = {"var": tables[0].handle, "accum": tables[1].handle, "use_locking": self.concurrent}
         if not isinstance(gradient, tf.IndexedSlices):
             tf.raw_ops.ResourceApplyAdagradV2(grad=gradient, **handles, **settings)
@@ -187,9 +192,7 @@ class RowAdagrad(LazyAdagrad):
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        tables = _raw(variable, self._accumulators[self._get_variable_index(variable)])
-        dtype = _dtype(variable)
-        settings = {"lr": tf.cast(learning_rate, dtype), "epsilon": tf.cast(self.epsilon, dtype)}
+        tables, settings = self._tables_and_settings(variable, learning_rate)
         if isinstance(gradient, tf.IndexedSlices):
             _add(_row_adagrad, tables, *sum_repeated(gradient, self.xla), settings, self.xla)
             return
@@ -246,8 +249,8 @@ def _add(
 ) -> None:
     """Adds to some rows of [variable, slots...] what `changes` returns for them.
 
-    Rows are added to, not assigned: XLA leaves out additions to rows that do not exist, as `sum_repeated` has them, and
-    no addition of another worker is lost. Sums of 16 bits are rounded up or down at random, so these are assigned.
+    Float32 rows are added to, not assigned: XLA ignores additions to rows that do not exist, which `sum_repeated`
+    returns, and no addition of another worker is lost. Bfloat16 rows are rounded at random and assigned.
     """
     if tables[0].dtype != tf.bfloat16:
         old = [tf.gather(table, rows) for table in tables[1:]]
@@ -255,8 +258,8 @@ def _add(
             table.scatter_add(tf.IndexedSlices(change, rows))
         return
     count = tf.size(rows)
-    for start, size in [(0, count)] if xla else _blocks(count, tables[0].shape[0], EQUAL_ROWS):
-        # The last row is repeated, so that sizes seldom differ: XLA compiles a function again for each.
+    for start, size in [(0, count)] if xla else _blocks(count, tables[0].shape[0], MULTIPLE):
+        # The last row is repeated, so that few sizes occur: XLA compiles a function again for each of them.
         part = tf.minimum(tf.range(start, tf.where(start < count, start + size, start)), count - 1)
         own = tf.gather(rows, part)
         old = [tf.gather(table, own) for table in tables]
@@ -275,10 +278,10 @@ def _rounded_rows(changes: Changes, gradients: tf.Tensor, settings: Settings, *o
 
 
 def rounded(values: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
-    """Rounds float32 to bfloat16, up or down with the probability that makes the expected value equal to the given one.
+    """Rounds float32 to bfloat16 stochastically: up or down, so that the expected value is the given one.
 
-    To the nearest number, the small steps of an optimizer would be lost. What takes the place of random bits is a hash
-    of the values and of the noise, so that equal arguments give equal results on all devices.
+    If it rounded to the nearest number, small steps of an optimizer would be lost. The random bits are a hash of the
+    values and the noise, so that all devices round alike.
 
     Args:
         values: float32, finite.
@@ -299,7 +302,10 @@ def _number(value: int) -> tf.Tensor:
 
 
 def _blocks(rows: tf.Tensor, count: int, multiple: int = 1) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    """Returns first row and size of blocks of `rows` rows of a table of `count` rows; sizes are such multiples."""
+    """Divides `rows` rows of a table of `count` rows into blocks: returns the first row and the size of each.
+
+    The blocks have the same size, a multiple of `multiple`; the last ones may reach beyond the rows.
+    """
     blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(count / ROWS_OF_A_BLOCK))
     size = -(-rows // (blocks * multiple)) * multiple
     return [(i * size, size) for i in range(blocks)]

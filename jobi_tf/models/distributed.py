@@ -46,9 +46,9 @@ class DistributedModel(keras.Model):
         return metrics
 
     def gathered(self) -> Self:
-        """Returns a copy in the memory of this process, not compiled, with weights in float32.
+        """Returns a copy in the memory of this process, not compiled, whose weights are float32.
 
-        It has what parameter servers hold, and what the tables of 16 bits of a training hold.
+        The weights of this model may be on parameter servers, or bfloat16.
         """
         copy = type(self).from_config(self.get_config() | {"table_dtype": "float32"})
         for variable, own in zip(self.weights, copy.weights, strict=True):

@@ -47,7 +47,7 @@ class JoBi(DistributedModel):
         freeze_entities: whether entity embeddings, such as pretrained ones, stay as they are.
         precision: `"float32"`, or `"bfloat16"`: dtype of the products of queries and all entities in training; weights,
             losses and updates, and all scores outside of training, stay float32.
-        table_dtype: `"float32"`, or with sampled negatives `"bfloat16"`: dtype of the entity table and its moments.
+        table_dtype: dtype of the entity table and its optimizer state; `"bfloat16"` is for sampled negatives only.
         seed: seed of the default initialisers and of dropout, each table having a stream of its own.
 
     Raises:

@@ -46,12 +46,12 @@ class EmbeddingTable(keras.layers.Layer):
         """Returns the embeddings of distinct ids, int [U] → float32 [U, width].
 
         Raises:
-            UsageError: the table has 16 bits, and its gradient would be dense.
+            UsageError: the table is bfloat16, and its gradient would be dense.
         """
         if self.sparse_gradient:
             return _in_float32(tf.nn.embedding_lookup(copy_of_replica(self.table.value), ids))
         if self.table.dtype != "float32":
-            raise UsageError("expected LazyAdam, LazyAdagrad or RowAdagrad with a table of 16 bits, got another one")
+            raise UsageError("expected LazyAdam, LazyAdagrad or RowAdagrad with table_dtype bfloat16, got another one")
         return _rows_with_dense_gradient(tf.convert_to_tensor(self.table.value), ids)
 
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -89,7 +89,7 @@ def _drawn_by_servers(initializer: keras.initializers.Initializer, shape: tuple[
 
 @tf.custom_gradient
 def _in_float32(rows: tf.Tensor):  # type: ignore[no-untyped-def]
-    """Returns rows as float32, whose gradient stays float32: rounded to 16 bits, small steps would be lost."""
+    """Casts rows to float32 and leaves their gradient float32: in bfloat16 it would lose precision."""
     return tf.cast(rows, tf.float32), lambda upstream: upstream
 
 

@@ -13,7 +13,7 @@ DTYPES = ("float32", "bfloat16")
 # Bytes of the rows that are gathered at once on a CPU. Small enough that they stay in the cache and the allocator
 # reuses their memory, which is several times faster than one block of 80 MB; large enough to use all threads.
 BLOCK_BYTES = 4 * 2**20
-PART_BYTES = 64 * 2**20  # of the candidates of 16 bits that are float32 at a time
+PART_BYTES = 64 * 2**20  # of bfloat16 candidates that are cast to float32 at a time
 
 
 def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor, precision: str = "float32") -> tf.Tensor:
@@ -22,8 +22,8 @@ def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor, precis
     Args:
         scorer: the score function.
         queries: float32 [..., N, length].
-        candidates: what `scorer.candidate` returns for the entities, float32 [..., C, length]; or of a table of 16
-            bits bfloat16 [C, length], which has no gradient here.
+        candidates: what `scorer.candidate` returns for the entities, float32 [..., C, length]; or, without a
+            gradient, a bfloat16 table [C, length].
         precision: dtype of the factors of matrix products, also of those of the gradient, and of their results.
 
     Returns:
@@ -40,7 +40,7 @@ def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor, precis
 
 
 def _product_by_parts(queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
-    """Returns the products of queries [..., N, length] and candidates, a part of them at a time: [..., N, C]."""
+    """Multiplies queries [..., N, length] with bfloat16 candidates, cast to float32 a part at a time: [..., N, C]."""
     size = max(1, PART_BYTES // (4 * candidates.shape[1]))
     products: list[tf.Tensor] = []
     for start in range(0, candidates.shape[0], size):
@@ -51,10 +51,10 @@ def _product_by_parts(queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
 
 
 def check_dtypes(scorer: Scorer, **dtypes: str) -> None:
-    """Refuses dtypes, by name of the setting, other than float32 and bfloat16, and bfloat16 for distances.
+    """Checks the dtypes of settings, given by name.
 
     Raises:
-        UsageError: there is one.
+        UsageError: one is neither float32 nor bfloat16, or is bfloat16 for a scorer that is a distance.
     """
     for name, dtype in dtypes.items():
         if dtype not in (DTYPES[:1] if scorer.distance else DTYPES):

@@ -111,8 +111,8 @@ class TrainConfig(BaseModel):
     )
     table_dtype: Literal["float32", "bfloat16"] = Field(
         "float32",
-        description="sampled negatives: dtype of the entity table and of the optimizer's moments in training; bfloat16 "
-        "takes half of the memory",
+        description="sampled negatives: dtype of the entity table and its optimizer state in training; bfloat16 halves "
+        "their memory",
     )
     batch_size: int | None = Field(
         None,

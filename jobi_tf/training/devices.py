@@ -162,13 +162,14 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
 
 
 def _check_cluster(config: TrainConfig) -> None:
-    for name, reason in (
-        ("devices", "which use all of their GPUs"),
-        ("logical_devices", "which use all of their GPUs"),
-        ("table_dtype", "between which TensorFlow sends no variables of 16 bits"),
-    ):
+    for name in ("devices", "logical_devices"):
         if (value := getattr(config, name)) != TrainConfig.model_fields[name].default:
-            raise UsageError(f"expected no {name} with several workers, {reason}, got {value}")
+            raise UsageError(f"expected no {name} with several workers, which use all of their GPUs, got {value}")
+    if config.table_dtype != "float32":
+        raise UsageError(
+            f"expected table_dtype float32 with several workers, got {config.table_dtype}: TensorFlow cannot send "
+            "bfloat16 variables from one worker to another"
+        )
     if config.run_dir is None:
         raise UsageError("expected run_dir with several workers: the folder, the same for all, that the chief writes")
 

@@ -188,7 +188,7 @@ def check_memory(needed: int, config: TrainConfig, available: int | None = None)
         advice = "a smaller batch_size or dim, pair_entities, or the loss softmax with sampled negatives"
     else:
         advice = (
-            "the table_dtype bfloat16 (half of the tables), the optimizer row-adagrad (a third of Adam's tables), a "
+            "table_dtype bfloat16 (half the memory of the tables), the optimizer row-adagrad (a third of Adam's), a "
             "smaller dim, or a smaller batch_size"
         )
     raise UsageError(

@@ -108,7 +108,8 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
         if smaller == config:
             continue
         total = memory(smaller, graph).total
-        advice.append(f"With {' and '.join(changes.values())} it takes {total / 2**30:.1f} GB.")
+        names = " and ".join(f"{name} {value}" for name, value in changes.items())
+        advice.append(f"With {names} it takes {total / 2**30:.1f} GB.")
         if total <= available:
             return strategy, changes, advice
     tables, room = needed.embeddings + needed.optimizer, available - RUNTIME
