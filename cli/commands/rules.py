@@ -28,6 +28,7 @@ def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
 
     The bodies have one or two triples; X, Y and A are variables. The confidence of a rule is hits / (body + 5): body is
     the number of pairs or entities for which the body holds in training, and hits how often the head holds too.
+    Exclusions are pairs of relations that never join the same entities, and relations that join none with itself.
     """
     start_tensorflow()
     import jobi_tf
@@ -42,6 +43,10 @@ def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
             file.writelines(f"{x.rule}\t{x.confidence:.6f}\t{x.hits}\t{x.body}\n" for x in model.best(model.num_rules))
     rows = [[x.rule, f"{x.confidence:.3f}", f"{x.hits:,}", f"{x.body:,}"] for x in model.best(k)]
     print_table([Column("rule"), "confidence", "hits", "body"], rows, f"{graph.name}, {model.num_rules:,} rules")
+    if excluding := model.excluding(max(1, k // 4)):
+        click.echo()
+        rows = [[x.rule, f"{x.expected:,.0f}"] for x in excluding]
+        print_table([Column("exclusion"), "expected by chance"], rows, f"{graph.name}, what never holds")
     results = {split: jobi_tf.evaluate(model, split=split) for split in ("valid", "test") if len(graph.split(split))}
     cells = []
     for split, evaluation in results.items():

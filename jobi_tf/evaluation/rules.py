@@ -1,11 +1,9 @@
 """Rules of a graph: mined with their confidences, and what they predict by themselves."""
 
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from scipy import sparse
 
 from jobi_tf.data.graph import Graph
@@ -13,16 +11,16 @@ from jobi_tf.data.occurrences import TAIL, column
 from jobi_tf.data.ranges import ranges
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.answers import ByName
+from jobi_tf.evaluation.edges import Edges, incidence
+from jobi_tf.evaluation.exclusions import Exclusions, NumpyModel
 from jobi_tf.tables import Table
 
 SMOOTHING = 5  # bodies without the head that are added to those of each rule
 MIN_HITS = 2
 TOP = 5  # groups of rules that count for a candidate
-BLOCK = 2**22  # paths at once
-CELLS = 2**25  # of a dense matrix at once
-MOST_PATHS = 2**26  # paths that begin with one relation, by which its rules are measured
 QUERIES = 32  # at once: each may have a million predictions
 BITS = 20  # of a confidence while the best are sorted out
+EXCLUDED = 100  # what an excluded candidate loses: more than rules give
 
 
 class Rule(NamedTuple):
@@ -41,92 +39,16 @@ class Rule(NamedTuple):
     body: int
 
 
-class Edges:
-    """Triples as edges in both directions: the edge of label r + R leads from tail to head. Loops are left out.
+class Exclusion(NamedTuple):
+    """A rule that speaks against candidates.
 
-    Row i of `targets` has the targets of the edges that leave `source[i]` with `label[i]`. Seen from a target, that is
-    a feature: it has an edge of the label `inverse[i]` to `source[i]`, so that `features` is the transposed matrix.
-
-    Args:
-        triples: int [N, 3].
-        num_entities: E.
-        num_relations: R; there are 2R labels.
+    Attributes:
+        rule: its text, such as `not parent(X, Y) <- spouse(X, Y)`, or `not parent(X, X)`.
+        expected: pairs for which body and head would hold in training by chance, where there are none.
     """
 
-    def __init__(self, triples: np.ndarray, num_entities: int, num_relations: int):
-        triples = np.asarray(triples, np.int64)
-        head, relation, tail = triples[triples[:, 0] != triples[:, 2]].T
-        self.num_entities, self.num_relations, self.labels = num_entities, num_relations, 2 * num_relations
-        source, target = np.concatenate([head, tail]), np.concatenate([tail, head])
-        label = np.concatenate([relation, relation + num_relations])
-        keys, rows = np.unique(source * self.labels + label, return_inverse=True)
-        self.source, self.label = np.divmod(keys, self.labels)
-        self.inverse = (self.label + num_relations) % self.labels
-        self.starts = np.searchsorted(self.source, np.arange(num_entities + 1))
-        self.targets = _ones(rows, target, (len(keys), num_entities))  # [rows, E]
-        self.features = self.targets.T.tocsr()  # [E, rows]
-        self.paths = self.targets @ np.diff(self.features.indptr)  # of two steps, from each row
-        pairs, place = np.unique(source * num_entities + target, return_inverse=True)
-        self.held = _ones(place, label, (len(pairs), self.labels))  # labels between each connected pair
-        numbers = np.arange(1, len(pairs) + 1, dtype=np.int32)
-        self.pairs = sparse.csr_matrix((numbers, np.divmod(pairs, num_entities)), (num_entities, num_entities))
-
-    def rows_of(self, entities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the places in `entities`, and the rows whose edges leave them."""
-        counts = self.starts[entities + 1] - self.starts[entities]
-        return np.repeat(np.arange(len(entities)), counts), ranges(self.starts[entities], counts)
-
-    def row(self, source: int, label: int) -> int:
-        """Returns the row of a source and a label."""
-        return int(
-            self.starts[source] + np.searchsorted(self.label[self.starts[source] : self.starts[source + 1]], label)
-        )
-
-    def two_steps(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Follows the edges of rows, and from there all edges except those back; yields blocks.
-
-        Returns:
-            The places in `rows`, the label of the second edge, and its target: the distinct ones of all paths.
-        """
-        block = np.cumsum(self.paths[rows]) // BLOCK
-        most = max(1, CELLS // self.num_entities)
-        for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(block)) + 1):
-            for start in range(0, len(part), most):
-                places = part[start : start + most]
-                found = self.targets[rows[places]] @ self.features
-                place, target = np.repeat(places, np.diff(found.indptr)), self.source[found.indices]
-                away = target != self.source[rows[place]]
-                yield place[away], self.inverse[found.indices[away]], target[away]
-
-    def count_two_steps(self, first: int) -> tuple[np.ndarray, np.ndarray]:
-        """Counts the pairs that are joined by an edge of the label `first` and an edge of each other label.
-
-        Beyond `MOST_PATHS` paths these are the pairs of some sources, which are drawn at random.
-
-        Returns:
-            The number of pairs, int64 [2R], and how many of them each label joins as well, int64 [2R, 2R].
-        """
-        (rows,) = np.nonzero(self.label == first)
-        if self.paths[rows].sum() > MOST_PATHS:
-            rows = np.random.default_rng(first).permutation(rows)
-            rows = np.sort(rows[: 1 + np.searchsorted(np.cumsum(self.paths[rows]), MOST_PATHS)])
-        body, hits = np.zeros(self.labels, np.int64), np.zeros(self.labels**2, np.int64)
-        for place, second, target in self.two_steps(rows):
-            body += np.bincount(second, minlength=self.labels)
-            sources, source = np.unique(self.source[rows[place]], return_inverse=True)
-            pair = self.pairs[sources].toarray()[source, target]
-            (joined,) = pair.nonzero()
-            held = self.held[pair[joined] - 1]
-            keys = np.repeat(second[joined], np.diff(held.indptr)) * self.labels + held.indices
-            hits += np.bincount(keys, minlength=self.labels**2)
-        return body, hits.reshape(self.labels, self.labels)
-
-    def count_one_step(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the pairs that each label joins, int [2R], and those that each other one joins too, [2R, 2R]."""
-        hits = (self.held.T @ self.held).toarray()
-        body = hits.diagonal().copy()
-        np.fill_diagonal(hits, 0)
-        return body, hits
+    rule: str
+    expected: float
 
 
 def confidence(hits: np.ndarray, body: np.ndarray) -> np.ndarray:
@@ -134,13 +56,7 @@ def confidence(hits: np.ndarray, body: np.ndarray) -> np.ndarray:
     return (hits / (body + SMOOTHING)).astype(np.float32)
 
 
-def _ones(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> sparse.csr_matrix:
-    matrix = sparse.csr_matrix((np.ones(len(rows), np.int32), (rows, columns)), shape)
-    matrix.data[:] = 1  # where a place was given several times
-    return matrix
-
-
-class RuleModel(ByName):
+class RuleModel(ByName, NumpyModel):
     """Ranks entities by the rules of a graph, without embeddings.
 
     Rules have one of the forms r(X, Y) <- s(X, Y), r(X, Y) <- s(X, A), t(A, Y), each s and t in either direction, and
@@ -150,7 +66,7 @@ class RuleModel(ByName):
 
     A candidate's score is -log Π (1 - confidence) over at most five rules: the best rules of those that begin with each
     relation, the best one with the candidate as the constant c, and the best one with the candidate as X. What they say
-    is treated as independent. Without a rule the score is 0.
+    is treated as independent. Without a rule the score is 0. What `Exclusions` exclude ranks behind all others.
 
     Args:
         graph: the graph.
@@ -170,10 +86,11 @@ class RuleModel(ByName):
         for name, value in (("minutes", minutes), ("min_confidence", min_confidence)):
             if not value > 0:
                 raise UsageError(f"expected {name} to be above 0, got {value}")
-        self.graph, self.num_entities, self.num_relations = graph, graph.num_entities, graph.num_relations
-        self.min_confidence, self.complete = min_confidence, True
+        super().__init__(graph, self._scores)
+        self.graph, self.min_confidence, self.complete = graph, min_confidence, True
         start = time.monotonic()
         self._edges = Edges(graph.train, graph.num_entities, graph.num_relations)
+        self.exclusions = Exclusions(graph, self._edges)
         self._mine_paths(start + 30 * minutes)  # half of the time
         self._mine_constants(start + 60 * minutes)
 
@@ -206,6 +123,30 @@ class RuleModel(ByName):
         texts = [self._constant_text(*x) if constant else self._path_text(*x) for constant, *x in rows[:, :4].tolist()]
         values = zip(texts, confidence(*rows.T[4:]).tolist(), *rows[:, 4:].T.tolist(), strict=True)
         return Table([Rule(*x) for x in values], Rule._fields, f"rules of {self.graph.name}")
+
+    def excluding(self, k: int = 20) -> Table[Exclusion]:
+        """Returns the k exclusions that are expected most often by chance.
+
+        Raises:
+            UsageError: `k` is below 1.
+        """
+        if k < 1:
+            raise UsageError(f"expected k to be at least 1, got {k}")
+        expected, loops, count = (
+            self.exclusions.expected[: self.num_relations],
+            self.exclusions.loops,
+            self.num_relations,
+        )
+        first, second = np.nonzero(expected)
+        once = first <= second % count
+        found = [
+            Exclusion(f"not {self._atom(a, 'X', 'Y')} <- {self._atom(b, 'X', 'Y')}", float(expected[a, b]))
+            for a, b in zip(first[once].tolist(), second[once].tolist(), strict=True)
+        ]
+        irreflexive = np.flatnonzero(loops[:count]).tolist()
+        found += [Exclusion(f"not {self._atom(a, 'X', 'X')}", float(loops[a])) for a in irreflexive]
+        found.sort(key=lambda x: -x.expected)
+        return Table(found[:k], Exclusion._fields, f"exclusions of {self.graph.name}")
 
     def _path_text(self, label: int, first: int, second: int) -> str:
         if second == self._edges.labels:
@@ -250,7 +191,7 @@ class RuleModel(ByName):
         Behind the features of `Edges` there is one for each label: to have an edge with it.
         """
         edges = self._edges
-        domains = _ones(edges.source, edges.label, (self.num_entities, edges.labels))
+        domains = incidence(edges.source, edges.label, (self.num_entities, edges.labels))
         self._features = sparse.hstack([edges.features, domains]).tocsr()
         self._bodies = np.asarray(self._features.sum(0)).ravel()
         self._constants: dict[int, sparse.csr_matrix] = {}
@@ -272,17 +213,15 @@ class RuleModel(ByName):
         self._by_entity = {label: hits.T.tocsr() for label, hits in self._constants.items()}
         self._having = self._features.T.tocsr()
 
-    def candidates(self) -> tf.Tensor:
-        """Returns an empty tensor: there are no embeddings of candidates."""
-        return tf.zeros([0])
-
-    def scores(self, triples: tf.Tensor, side: int, candidates: tf.Tensor | None = None) -> tf.Tensor:
-        """Returns the scores of every entity on one side: int [N, 3] → float32 [N, E]; see `JoBi.scores`."""
-        triples = tf.convert_to_tensor(triples)
-        scores = tf.numpy_function(lambda x: self._scores(x, side), [triples], tf.float32)
-        return tf.ensure_shape(scores, [triples.shape[0], self.num_entities])
+    @property
+    def parts(self) -> tuple[NumpyModel, NumpyModel]:
+        """What the rules alone say, and what the exclusions say."""
+        return NumpyModel(self.graph, self._supported), self.exclusions
 
     def _scores(self, triples: np.ndarray, side: int) -> np.ndarray:
+        return self._supported(triples, side) + EXCLUDED * self.exclusions.excluded(triples, side)
+
+    def _supported(self, triples: np.ndarray, side: int) -> np.ndarray:
         scores = np.zeros((len(triples), self.num_entities), np.float32)
         labels = triples[:, 1] + (0 if side == TAIL else self.num_relations)
         for label in np.unique(labels).tolist():

@@ -34,21 +34,29 @@ Figures = list[float | None]
 class Row(StrictModel):
     """A line of a table or a curve.
 
-    A row with neither `settings` nor `like` is not run: it only shows figures of the paper. One with `datasets` is left
-    out on the experiment's other data sets.
+    A row with `pool` ranks by the pooled runs of the rows with these names, which have the same seed, and by the rules
+    of the graph with `rules`; `rules` alone are without embeddings. One with `datasets` is left out on the experiment's
+    other data sets. A row that has none of `settings`, `like`, `pool` and `rules` only shows figures of the paper.
     """
 
     name: str = Field(min_length=1)
     like: str | None = None
     datasets: list[str] | None = None
     settings: Settings | None = None
+    pool: list[str] = Field([])
+    rules: bool = False
     by_dataset: dict[str, Settings] = Field({})
     paper: dict[str, Figures] = Field({})
 
     @property
-    def is_run(self) -> bool:
+    def is_trained(self) -> bool:
         """Whether there is something to train."""
         return self.settings is not None or self.like is not None
+
+    @property
+    def is_run(self) -> bool:
+        """Whether there is something to train or to rank."""
+        return self.is_trained or bool(self.pool) or self.rules
 
 
 class Sweep(StrictModel):
@@ -119,6 +127,8 @@ class Experiment(SettingsFile):
             raise ValueError(f"metrics: expected one metric for a sweep, got {len(self.metrics)}")
         if self.kind == "relations" and self.baseline is None:
             raise ValueError("expected a baseline, the row that the others are compared with")
+        for row in self.rows:
+            self._check_pool(row)
         count = len(self.points) if self.sweep else len(self.metrics)
         for row in self.rows:
             for dataset, figures in row.paper.items():
@@ -126,6 +136,21 @@ class Experiment(SettingsFile):
                     place = f"row {row.name!r}: paper: {dataset}"
                     raise ValueError(f"{place}: expected {count} numbers, got {len(figures)}")
         return self
+
+    def _check_pool(self, row: Row) -> None:
+        if not (row.pool or row.rules):
+            return
+        place = f"row {row.name!r}: {'pool' if row.pool else 'rules'}"
+        if self.kind != "table":
+            raise ValueError(f"{place}: expected the kind table, got {self.kind}")
+        if row.is_trained or row.by_dataset:
+            raise ValueError(f"{place}: expected neither settings nor like beside it")
+        if len(row.pool) + row.rules < 2 and row.pool:
+            raise ValueError(f"{place}: expected two rows or more, or one and rules, got {row.pool[0]!r}")
+        for dataset in row.datasets or self.datasets:
+            known = [x.name for x in self.rows if x.is_trained and dataset in (x.datasets or self.datasets)]
+            if unknown := [name for name in row.pool if name not in known]:
+                raise ValueError(f"{place}: expected rows that are trained on {dataset}, got {unknown[0]!r}")
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], name: str, where: str) -> Self:
@@ -141,7 +166,7 @@ class Experiment(SettingsFile):
                 raise UsageError(
                     f"{where}: expected no setting {min(wrong)!r}: the command decides it, or the data set"
                 )
-            for dataset in (row.datasets or experiment.datasets) if row.is_run else ():
+            for dataset in (row.datasets or experiment.datasets) if row.is_trained else ():
                 for point in experiment.points:
                     experiment.config(row, dataset, point)
         return experiment

@@ -13,6 +13,10 @@ from jobi_tf.errors import DataError
 from jobi_tf.files import written_beside
 
 if TYPE_CHECKING:
+    from jobi_tf.data.graph import Graph
+    from jobi_tf.evaluation.evaluate import Evaluation
+    from jobi_tf.evaluation.rules import RuleModel
+    from jobi_tf.training.pool import Pool
     from jobi_tf.training.run import Run
 
 FILE = "evaluation.json"
@@ -44,6 +48,8 @@ class Record:
             return sum(row[metric] for row in rows) / whole if whole else float("nan")
         if relation is not None:
             return content["relations"][relation][side][metric]
+        if metric in ("step_ms", "epoch_seconds", "epochs") and "epochs" not in content:
+            return float("nan")  # a pool
         if metric == "step_ms":
             return 1e3 * content["epoch_seconds"] / content["steps"]
         if metric == "train_hours":
@@ -70,16 +76,15 @@ def read_record(path: Path) -> Record | None:
     return record
 
 
-def write_record(run: "Run", jobs: int) -> None:
-    """Ranks the test split with a trained run, and keeps everything that tables are made of."""
-    assert run.path is not None  # it was trained into a folder
-    text = json.dumps(measure(run, jobs), indent=1, ensure_ascii=False) + "\n"
-    with written_beside(run.path / FILE) as beside:
+def write_record(path: Path, content: Mapping[str, Any]) -> None:
+    """Keeps the results of a run, see `measure`, in its folder."""
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    with written_beside(path / FILE) as beside:
         beside.write_text(text, encoding="utf-8")
 
 
 def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
-    """Returns the content of the record of a run.
+    """Ranks the test split with a trained run, and returns everything that tables are made of.
 
     Args:
         run: the run.
@@ -90,7 +95,7 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     from jobi_tf.evaluation.metrics import best_row
     from jobi_tf.report.measured import breakdown, first_answers
     from jobi_tf.training.assembly import epoch
-    from jobi_tf.training.run_folder import RunFolder, describe_environment
+    from jobi_tf.training.run_folder import RunFolder
 
     assert run.path is not None
     rows = RunFolder(run.path).read_metrics()
@@ -103,18 +108,40 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     for (relation, side), part in answers.groupby(["relation", "side"]):
         relations.setdefault(run.graph.relations[relation], {})[side] = breakdown(part)
     return {
-        "dataset": run.graph.name,
-        "graph": run.graph.fingerprint,
-        "settings": run.config.model_dump(exclude={"run_dir"}),
+        **_results(run.graph, evaluation, run.config.model_dump(exclude={"run_dir"}), jobs),
         "epochs": rows[-1]["epoch"],
         "best_epoch": best["epoch"],
         "valid": {name.removeprefix("val_"): value for name, value in best.items() if name.startswith("val_")},
-        "test": evaluation.to_dict(),
         "relations": relations,
         "steps": epoch(run.config, run.graph).steps,
         # The first epoch of a process compiles.
         "epoch_seconds": statistics.median(seconds[1:] or seconds),
         "train_seconds": sum(seconds),
+    }
+
+
+def measure_pool(pool: "Pool | RuleModel", settings: dict[str, Any], seconds: float, jobs: int = 1) -> dict[str, Any]:
+    """Ranks the test split with a pool, or rules alone, and returns the content of its record.
+
+    Args:
+        pool: the pool.
+        settings: its members.
+        seconds: time in which it was made.
+        jobs: see `measure`.
+    """
+    from jobi_tf.evaluation.evaluate import evaluate
+
+    return {**_results(pool.graph, evaluate(pool), settings, jobs), "train_seconds": seconds}
+
+
+def _results(graph: "Graph", evaluation: "Evaluation", settings: dict[str, Any], jobs: int) -> dict[str, Any]:
+    from jobi_tf.training.run_folder import describe_environment
+
+    return {
+        "dataset": graph.name,
+        "graph": graph.fingerprint,
+        "settings": settings,
+        "test": evaluation.to_dict(),
         "rank_seconds": evaluation.seconds,
         "jobs": jobs,
         "commit": commit(),

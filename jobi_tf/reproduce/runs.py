@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -16,13 +17,14 @@ from jobi_tf.datasets import NAMES, load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.jobs import Epoch, Jobs, JobStoppedError, run_lock, train_or_resume
 from jobi_tf.reproduce.experiment import Experiment, Row
-from jobi_tf.reproduce.record import Record, read_record, write_record
+from jobi_tf.reproduce.record import Record, measure, measure_pool, read_record, write_record
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     import keras
 
+MINUTES_OF_RULES = 10
 QUICK = "-quick"  # ends the names of folders and files of quick runs
 _NOT_OF_THE_RESULT = {"dataset", "seed", "run_dir", "strategy", "devices", "logical_devices", "tensorboard", "profile"}
 
@@ -89,6 +91,8 @@ class PlannedRun:
         point: its value along a sweep, else None.
         label: its name, without the seed.
         config: its settings, with the seed and the folder.
+        members: folders of the runs that it pools.
+        rules: whether it ranks by the rules of the graph too, or alone.
     """
 
     source: Source
@@ -96,7 +100,14 @@ class PlannedRun:
     point: Any
     label: str
     config: TrainConfig
+    members: tuple[str, ...] = ()
+    rules: bool = False
     _records: list[Record] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is trained, not only ranked."""
+        return not (self.members or self.rules)
 
     @property
     def path(self) -> Path:
@@ -111,7 +122,8 @@ class PlannedRun:
             DataError: the folder holds a run with other settings, or a damaged one.
         """
         if not self._records and (record := read_record(self.path)) is not None:
-            check_settings(RunFolder(self.path), self.config)
+            if self.is_trained:
+                check_settings(RunFolder(self.path), self.config)
             self._records.append(record)
         return self._records[0] if self._records else None
 
@@ -177,16 +189,31 @@ def make_plan(
     places = [(x, row, point) for x in sources for row in experiment.rows_on(x.name) for point in experiment.points]
     runs = []
     for source, row, point in places:
-        if row.is_run:
+        if row.is_trained:
             config = experiment.config(row, source.name, point, quick).replace(dataset=source.place)
             at = f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
             runs.append(PlannedRun(source, row.name, point, f"{source.name}: {row.name}{at}", config))
     seeded = []
     for seed in range(seeds or (1 if quick else experiment.seeds)):
+        trained = []
         for run in runs:
             path = folder / run.source.folder / name_of(run.config) / f"seed-{seed}"
-            seeded.append(replace(run, config=run.config.replace(seed=seed, run_dir=str(path)), _records=[]))
+            trained.append(replace(run, config=run.config.replace(seed=seed, run_dir=str(path)), _records=[]))
+        seeded += trained
+        for source, row, _ in places:
+            if row.pool or (row.rules and seed == 0):  # rules alone do not depend on a seed
+                seeded.append(_pooled(row, source, folder, seed, trained))
     return Plan(experiment, sources, seeded, quick)
+
+
+def _pooled(row: Row, source: Source, folder: Path, seed: int, trained: Sequence[PlannedRun]) -> PlannedRun:
+    """Returns the run that pools those of some rows, and rules."""
+    members = [x.path for x in trained if x.source == source and x.row in row.pool]
+    content = json.dumps([sorted(path.parent.name for path in members), row.rules])
+    name = f"pool-{hashlib.sha256(content.encode()).hexdigest()[:8]}" if members else "rules"
+    path = folder / source.folder / name / f"seed-{seed}"
+    config = TrainConfig.create({"dataset": source.place, "seed": seed, "run_dir": str(path)})
+    return PlannedRun(source, row.name, None, f"{source.name}: {row.name}", config, tuple(map(str, members)), row.rules)
 
 
 def name_of(config: TrainConfig) -> str:
@@ -255,7 +282,10 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
         on_event(run, None)
         log = run.path.with_name(f"{run.path.name}.log")
         try:
-            processes.run(train_run, run.config, jobs, log=log, on_epoch=on_epoch)
+            if run.is_trained:
+                processes.run(train_run, run.config, jobs, log=log, on_epoch=on_epoch)
+            else:
+                processes.run(pool_run, run.config, run.members, run.rules, jobs, log=log, on_epoch=on_epoch)
         except JobStoppedError:
             return
         except JobiError as error:
@@ -263,9 +293,32 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
         on_event(run, failed.get(run, ""))
 
     with ThreadPoolExecutor(jobs) as pool, Jobs(jobs) as processes:
-        for future in [pool.submit(train, run) for run in runs]:
-            future.result()
+        for is_trained in (True, False):  # what is pooled is complete by then
+            for future in [pool.submit(train, run) for run in runs if run.is_trained == is_trained]:
+                future.result()
     return failed
+
+
+def pool_run(
+    config: TrainConfig, members: Sequence[str], rules: bool, jobs: int, callback: "keras.callbacks.Callback"
+) -> None:
+    """Ranks by the pool of complete runs and rules, or by rules alone, and writes the record."""
+    from jobi_tf.evaluation.rules import RuleModel
+    from jobi_tf.training.pool import Pool
+
+    for member in members:
+        if read_record(Path(member)) is None:
+            raise DataError(f"expected the complete run {member}, which is pooled, got none")
+    path = Path(config.run_dir or "")
+    path.mkdir(parents=True, exist_ok=True)
+    with run_lock(path):
+        if read_record(path) is None:
+            start = time.monotonic()
+            mined = RuleModel(load_graph(config.dataset), minutes=MINUTES_OF_RULES) if rules else None
+            pool = Pool(members, mined) if members else mined
+            assert pool is not None  # a row has members or rules
+            settings = {"pool": [Path(member).parent.name for member in members], "rules": rules}
+            write_record(path, measure_pool(pool, settings, time.monotonic() - start, jobs))
 
 
 def train_run(config: TrainConfig, jobs: int, callback: "keras.callbacks.Callback") -> None:
@@ -275,6 +328,6 @@ def train_run(config: TrainConfig, jobs: int, callback: "keras.callbacks.Callbac
         if read_record(folder.path) is None:  # else another process was faster
             if folder.checkpoints():
                 check_settings(folder, config)
-            write_record(train_or_resume(config, [callback]), jobs)
+            write_record(folder.path, measure(train_or_resume(config, [callback]), jobs))
             # Three times as large as the model, and of use only to training.
             shutil.rmtree(folder.path / "checkpoints", ignore_errors=True)

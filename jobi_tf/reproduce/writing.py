@@ -79,7 +79,9 @@ def _settings(plan: Plan) -> dict[str, str]:
     for source in plan.sources:
         lines = {}
         for row in plan.experiment.rows:
-            if runs := plan.at(row, source, plan.experiment.points[0]):
+            if row.pool or row.rules:
+                lines[row.name] = row.model_dump(include={"pool", "rules"}, exclude_defaults=True)
+            elif runs := plan.at(row, source, plan.experiment.points[0]):
                 records = plan.records(row, source, plan.experiment.points[0])
                 settings = records[0].content["settings"] if records else runs[0].config.model_dump()
                 lines[row.name] = {

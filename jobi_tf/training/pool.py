@@ -27,7 +27,7 @@ class Pool(ByName):
 
     Args:
         runs: runs, or their folders, of any scorers.
-        rules: the rules of the graph, as one more member.
+        rules: the rules of the graph, as one more member, and what they exclude as another one.
 
     Raises:
         UsageError: there are fewer than two members, they are on different graphs, or the graph has no validation
@@ -52,7 +52,7 @@ class Pool(ByName):
                 raise UsageError(f"expected members of one graph to pool, got {names[0]} and {names[1]}")
         if not len(self.graph.valid):
             raise UsageError(f"expected validation triples in {self.graph.name} to fit weights, got none")
-        models = [member.model for member in members]
+        models = [x for member in members for x in (member.parts if isinstance(member, RuleModel) else [member.model])]
         scales = _scales(models, np.asarray(self.graph.valid))
         self.fitted = fit_weights(models, self.graph, scales=scales)
         self.model = PoolModel(models, self.fitted.weights * scales)

@@ -61,7 +61,28 @@ def scores_by_hand(entity, label):
 def test_scores_are_those_of_rules_counted_by_hand(side):
     triples = np.concatenate([GRAPH.test, GRAPH.train[:20]])
     expected = [scores_by_hand(x[2 - 2 * side], x[1] + (1 - side) * GRAPH.num_relations) for x in triples.tolist()]
-    np.testing.assert_allclose(MODEL.scores(triples, side), expected, atol=2e-5)
+    np.testing.assert_allclose(MODEL.parts[0].scores(triples, side), expected, atol=2e-5)
+
+
+def test_relations_that_never_meet_exclude_each_others_pairs():
+    rng = np.random.default_rng(0)
+    pairs = rng.permutation([(h, t) for h in range(16) for t in range(16) if h != t])
+    names = [("older", *pairs[i]) if i % 2 else ("owns", *pairs[i]) for i in range(200)]
+    graph = jobi_tf.Graph.from_triples([(f"e{h}", name, f"e{t}") for name, h, t in names])
+    rules, facts = jobi_tf.RuleModel(graph), {(h, r, t) for h, r, t in graph.train.tolist()}
+    assert {"not owns(X, Y) <- older(X, Y)", "not owns(X, X)"} < {x.rule for x in rules.excluding(100)}
+    assert all(x.expected > 5 for x in rules.excluding(100))
+    queries = np.array([(e, r, e) for e in range(graph.num_entities) for r in (0, 1)])
+    for side in (0, 1):
+        excluded = rules.exclusions.scores(queries, side).numpy()
+        for row, (e, r, _) in zip(excluded, queries.tolist(), strict=True):
+            others = [(e, 1 - r, x) if side else (x, 1 - r, e) for x in range(graph.num_entities)]
+            known = [other in facts or x == e for x, other in enumerate(others)]
+            np.testing.assert_array_equal(row, -np.array(known, np.float32))
+        rules_alone = rules.parts[0].scores(queries, side)
+        np.testing.assert_allclose(rules.scores(queries, side), rules_alone + 100 * excluded, atol=1e-4)
+    with pytest.raises(UsageError, match="k"):
+        rules.excluding(0)
 
 
 def test_ranks_are_filtered_and_share_ties():

@@ -154,6 +154,7 @@ def test_rows_of_some_data_sets_only(tmp_path):
 
 
 SWEEP = {"kind": "sweep", "metrics": ["mrr"]}
+DIMS = {"setting": "dim", "values": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -179,11 +180,15 @@ SWEEP = {"kind": "sweep", "metrics": ["mrr"]}
         ({"sweep": {"setting": "p", "values": [0.1]}}, "sweep"),
         (SWEEP, "sweep"),
         (SWEEP | {"sweep": {"setting": "dims", "values": [1]}, "rows": rows(paper={})}, "dims"),
-        (SWEEP | {"sweep": {"setting": "dim", "values": [1, 2]}}, "paper"),
+        (SWEEP | {"sweep": DIMS}, "paper"),
         ({"baseline": "base"}, "baseline: .*'base'"),
         ({"kind": "relations"}, "baseline"),
         ({"rows": rows(like="table2/JoBi")}, "like: .*table2/JoBi"),
         ({"rows": rows(like="table9/JoBi")}, "like: .*table9/JoBi"),
+        ({"rows": rows(pool=["JoBi"])}, "pool: .*settings"),
+        ({"rows": [*rows(), {"name": "pool", "pool": ["plain"]}]}, "'pool': pool: .*'plain'"),
+        ({"rows": [*rows(), {"name": "pool", "pool": ["plane"], "rules": True}]}, "'pool': pool: .*'plane'"),
+        (SWEEP | {"sweep": DIMS, "rows": [*rows(paper={}), {"name": "rules", "rules": True}]}, "rules: .*sweep"),
     ],
 )
 def test_invalid_experiments_are_refused_with_file_and_key(changes, key):

@@ -169,6 +169,24 @@ def test_nothing_is_trained_twice(made):
     assert "All 2 runs are complete." in (made.out / "renamed.md").read_text()
 
 
+def test_pools_and_rules_are_rows(made):
+    names = ["plain", "JoBi"]
+    pools = [{"name": "both", "pool": names}, {"name": "one", "pool": names[:1], "rules": True}]
+    result = made(made.write("pools", rows=[*ROWS, *pools, {"name": "rules", "rules": True}]))
+    runs, rules = (
+        [load_run(made.run(x)) for x in ("plain", "joint")],
+        jobi_tf.RuleModel(jobi_tf.load_graph(made.triples)),
+    )
+    expected = {"both": jobi_tf.Pool(runs), "one": jobi_tf.Pool(runs[:1], rules), "rules": rules}
+    found = {row["row"]: float(row["mean"]) for row in made.figures("pools") if row["metric"] == "mrr"}
+    for name, model in expected.items():
+        assert found[name] == pytest.approx(jobi_tf.evaluate(model).metrics()["mrr"])
+    assert "5 of 5 runs complete" in result.stdout
+    settings = yaml.safe_load(re.search(r"```yaml\n(.*)```", (made.out / "pools.md").read_text(), re.DOTALL)[1])
+    assert settings["one"] == {"pool": ["plain"], "rules": True}
+    assert "0 left" not in made(made.write("pools", rows=[*ROWS, *pools])).stderr  # nothing is ranked twice
+
+
 def test_without_matplotlib_there_is_no_picture(made, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = made(made.write("bare"))

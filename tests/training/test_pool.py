@@ -31,7 +31,7 @@ def test_scores_are_the_weighted_sum_of_runs_of_two_scorers_and_rules():
     runs, rules = [untrained("complex"), untrained("transe", joint=False)], jobi_tf.RuleModel(GRAPH)
     pool = jobi_tf.Pool(runs, rules)
     triples = GRAPH.test
-    members = [*(run.model for run in runs), rules]
+    members = [*(run.model for run in runs), *rules.parts]
     for side in (0, 1):
         weights = pool.model.weights.numpy()[triples[:, 1] + (1 - side) * GRAPH.num_relations]
         total = sum(weights[:, [i]] * x.scores(triples, side).numpy() for i, x in enumerate(members))

@@ -1,0 +1,80 @@
+"""What the training triples speak against: relations that exclude each other, and entities with themselves."""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import TAIL, column
+from jobi_tf.evaluation.edges import Edges
+
+EXPECTED = 5  # pairs that two relations would have in common by chance, so that none says something
+
+
+class NumpyModel:
+    """Scores that NumPy computes, as a model to rank by.
+
+    Args:
+        graph: the graph.
+        score: function of triples, int [N, 3], and a side; returns the scores of every entity there, float32 [N, E].
+    """
+
+    def __init__(self, graph: Graph, score: Callable[[np.ndarray, int], np.ndarray]):
+        self.num_entities, self.num_relations, self._score = graph.num_entities, graph.num_relations, score
+
+    def candidates(self) -> tf.Tensor:
+        """Returns an empty tensor: there are no embeddings of candidates."""
+        return tf.zeros([0])
+
+    def scores(self, triples: tf.Tensor, side: int, candidates: tf.Tensor | None = None) -> tf.Tensor:
+        """Returns the scores of every entity on one side: int [N, 3] → float32 [N, E]; see `JoBi.scores`."""
+        triples = tf.convert_to_tensor(triples)
+        scores = tf.numpy_function(lambda x: self._score(x, side), [triples], tf.float32)
+        return tf.ensure_shape(scores, [triples.shape[0], self.num_entities])
+
+
+class Exclusions(NumpyModel):
+    """Scores -1 for the candidates that the training triples speak against, 0 for all others.
+
+    Two relations, each in either direction, exclude each other if they join no pair of entities in common, though more
+    than five such pairs are expected: n·m / N, for relations that join n and m of the N pairs that any relation joins.
+    A candidate for r(X, Y) is excluded if a training triple joins X and Y by a relation that excludes r. X itself is,
+    if r has no loops where more than five are expected: n·E / (N + E).
+
+    Args:
+        graph: the graph.
+        edges: its training triples.
+
+    Attributes:
+        expected: pairs expected of two labels that exclude each other, 0 for others, float [2R, 2R].
+        loops: loops expected of a label that has none, 0 for others, float [2R].
+    """
+
+    def __init__(self, graph: Graph, edges: Edges):
+        super().__init__(graph, self.excluded)
+        body, hits = edges.count_one_step()
+        np.fill_diagonal(hits, body)
+        head, relation, tail = np.asarray(graph.train).T
+        loops = np.tile(np.bincount(relation[head == tail], minlength=graph.num_relations), 2)
+        pairs, entities = edges.held.shape[0], graph.num_entities
+        self.expected = _unless(hits, np.outer(body, body) / max(pairs, 1))
+        self.loops = _unless(loops, body * entities / (pairs + entities))
+        self._edges = edges
+
+    def excluded(self, triples: np.ndarray, side: int) -> np.ndarray:
+        """Returns the scores as an array."""
+        scores = np.zeros((len(triples), self.num_entities), np.float32)
+        entities = triples[:, column(1 - side)].astype(np.int64)
+        labels = triples[:, 1] + (0 if side == TAIL else self.num_relations)
+        place, rows = self._edges.rows_of(entities)
+        against = self.expected[self._edges.label[rows], labels[place]] > 0
+        targets = self._edges.targets[rows[against]]
+        scores[np.repeat(place[against], np.diff(targets.indptr)), targets.indices] = -1
+        (alone,) = np.nonzero(self.loops[labels])
+        scores[alone, entities[alone]] = -1
+        return scores
+
+
+def _unless(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    return np.where((found == 0) & (expected > EXPECTED), expected, 0)
