@@ -132,12 +132,8 @@ class RuleModel(ByName, NumpyModel):
         """
         if k < 1:
             raise UsageError(f"expected k to be at least 1, got {k}")
-        expected, loops, count = (
-            self.exclusions.expected[: self.num_relations],
-            self.exclusions.loops,
-            self.num_relations,
-        )
-        first, second = np.nonzero(expected)
+        count, expected, loops = self.num_relations, self.exclusions.expected, self.exclusions.loops
+        first, second = np.nonzero(expected[:count])
         once = first <= second % count
         found = [
             Exclusion(f"not {self._atom(a, 'X', 'Y')} <- {self._atom(b, 'X', 'Y')}", float(expected[a, b]))

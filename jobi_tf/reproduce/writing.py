@@ -78,7 +78,7 @@ def _settings(plan: Plan) -> dict[str, str]:
     texts = {}
     for source in plan.sources:
         lines = {}
-        for row in plan.experiment.rows:
+        for row in plan.experiment.rows_on(source.name):
             if row.pool or row.rules:
                 lines[row.name] = row.model_dump(include={"pool", "rules"}, exclude_defaults=True)
             elif runs := plan.at(row, source, plan.experiment.points[0]):

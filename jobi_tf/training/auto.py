@@ -42,7 +42,7 @@ AFTER_PEAK = 3  # A candidate that got worse is trained for this times the epoch
 VALIDATION_TRIPLES = 2000  # that candidates are ranked on
 # Operations a second of two cores: products of matrices for all entities; gathered rows for sampled negatives.
 FULL_RATE, SAMPLED_RATE = 1.5e11, 2.5e9
-DIM = 200
+DIM, LARGE_DIM = 200, 1000
 SPARSE = 10  # training triples an entity
 SYMMETRIC = 0.8  # share of the triples
 
@@ -246,6 +246,7 @@ def _pool(look: Look) -> Iterator[Settings]:
         **{"negatives": 100, "negatives_mode": "by-side", "reciprocal": True, "n3": 0.05, "relation_prediction": 1.0}
     }
     yield from full[2:3]
+    yield full[2] | {"dim": LARGE_DIM}  # where there is time for it
     yield adagrad | {"negatives_mode": "own", "n3": 0.01}
     yield from full[3:]
     yield quick
