@@ -44,6 +44,7 @@ def _tables(plan: Plan, frame: pd.DataFrame, sources: Sequence[Source]) -> Pictu
             ours = {"fmt": "o", "markersize": 5, "capsize": 3, "color": _OURS, "label": "ours"}
             axis.errorbar(part["mean"], places, xerr=part["sd"], **ours)
             axis.set_xlabel(METRICS[metric] + (f" ÷ {baseline}" if baseline else ""), fontsize=9)
+            axis.locator_params(axis="x", nbins=4)
             axis.set_yticks(places, part["row"], fontsize=9)
             axis.set_ylim(len(part) - 0.5, -0.5)
             _quiet(axis, "both")
