@@ -33,7 +33,7 @@ from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.train import new_run_folder, resume, train_as_configured
 
 MINUTES = 15.0
-SEARCH = 1 / 3  # of the time
+SEARCH, LONGEST_SEARCH = 1 / 3, 2 / 3  # of the time; the longest one where the training after it takes little
 TRIAL_EPOCHS = 2  # of a candidate, at least: the first one is not typical, since TensorFlow traces and compiles in it
 SECONDS_TO_BEGIN = 10  # of a training
 MOST_CANDIDATES = 8
@@ -142,9 +142,10 @@ def train_auto(
 ) -> Run:
     """Chooses settings for a graph and trains with them, within `config.minutes`: what the recipe `auto` does.
 
-    A third of the time is for the search: a few candidates, which depend on the graph, are trained for half of it, and
-    the better half of them goes on for the other half. The best one is trained again for the rest of the time. Its run
-    folder gets `auto.json`, with what was looked at in the graph and what was measured of each candidate.
+    A third of the time is for the search, up to two thirds where a training takes little: a few candidates, which
+    depend on the graph, are trained for half of it, and the better half of them goes on for the other half. The best
+    one is trained again for the rest of the time. Its run folder gets `auto.json`, with what was looked at in the graph
+    and what was measured of each candidate.
 
     Args:
         config: the settings that are given, which no candidate changes.
@@ -166,14 +167,15 @@ def train_auto(
         raise UsageError(f"expected validation triples in {graph.name} for the recipe auto, got none")
     look, given = Look.at(graph), config.model_dump(exclude_unset=True)
     say(f"graph     {look}")
-    candidates = _candidates(look, graph, given, total)
-    say(f"search    {len(candidates)} candidates, for about {SEARCH * total:.0f} of {total:.0f} s")
+    search = _search_seconds(look, graph, given, total)
+    candidates = _candidates(look, graph, given, total, search)
+    say(f"search    {len(candidates)} candidates, for about {search:.0f} of {total:.0f} s")
     with tempfile.TemporaryDirectory() as folder:
         _search(
             candidates,
             _with_fewer_validation_triples(graph),
             Path(folder),
-            begun + SEARCH * total,
+            begun + search,
             say,
         )
     ranked = sorted((x for x in candidates if x.mrr), key=lambda x: (len(x.mrr), x.mrr[-1]), reverse=True)
@@ -204,10 +206,20 @@ def train_auto(
     return run
 
 
-def _candidates(look: Look, graph: Graph, given: Settings, total: float) -> list[Candidate]:
+def _search_seconds(look: Look, graph: Graph, given: Settings, total: float) -> float:
+    """Returns the time for the search: what the longest training after it leaves, within bounds."""
+    try:
+        first = completed(overridden(next(_pool(look)) | {"dim": LARGE_DIM}, given), graph)
+    except UsageError:  # it does not go with a given setting
+        return SEARCH * total
+    left = total - SECONDS_TO_BEGIN - 2 * MOST_EPOCHS * _seconds_an_epoch(first, graph)
+    return float(np.clip(left, SEARCH * total, LONGEST_SEARCH * total))
+
+
+def _candidates(look: Look, graph: Graph, given: Settings, total: float, search: float) -> list[Candidate]:
     """Returns the settings to compare, the most promising first, as many as there is time for."""
     found: list[Candidate] = []
-    left = SEARCH * total / 2  # for the first round
+    left = search / 2  # for the first round
     possible, error = False, UsageError("expected settings that a candidate of the recipe auto can have")
     for settings in _pool(look):
         try:
@@ -220,7 +232,7 @@ def _candidates(look: Look, graph: Graph, given: Settings, total: float) -> list
         possible = True
         seconds = _seconds_an_epoch(filled, graph)
         cost = SECONDS_TO_BEGIN + TRIAL_EPOCHS * seconds
-        fits = FEWEST_EPOCHS * seconds < (1 - SEARCH) * total and (cost <= left or not found)
+        fits = FEWEST_EPOCHS * seconds < total - search and (cost <= left or not found)
         if fits and all(x.config != config for x in found):
             found.append(Candidate(settings, config))
             left -= cost
