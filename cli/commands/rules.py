@@ -17,7 +17,7 @@ from ..start import start_tensorflow
 @cloup.command(cls=Command)
 @cloup.argument("dataset", help="Name of a data set, or a file or folder of triples.")
 @cloup.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=5, help="Time for mining.")
-@cloup.option("-k", type=COUNT, metavar="K", default=20, help="Number of rules to print.")
+@cloup.option("-k", type=COUNT, metavar="K", default=20, help="Number of rules to print; exclusions: a quarter.")
 @out_option("TSV file of all rules, best first.", folder=False)
 def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
     """Mine the rules of a data set, and rank its validation and test triples by them alone.
@@ -28,7 +28,8 @@ def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
 
     The bodies have one or two triples; X, Y and A are variables. The confidence of a rule is hits / (body + 5): body is
     the number of pairs or entities for which the body holds in training, and hits how often the head holds too.
-    Exclusions are pairs of relations that never join the same entities, and relations that join none with itself.
+    Exclusions are pairs of relations that never join the same two entities, and relations that join no entity with
+    itself, although more than five cases are expected by chance. Excluded candidates rank last.
     """
     start_tensorflow()
     import jobi_tf
@@ -46,7 +47,7 @@ def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
     if excluding := model.excluding(max(1, k // 4)):
         click.echo()
         rows = [[x.rule, f"{x.expected:,.0f}"] for x in excluding]
-        print_table([Column("exclusion"), "expected by chance"], rows, f"{graph.name}, what never holds")
+        print_table([Column("exclusion"), "expected by chance"], rows, f"{graph.name}, exclusions")
     results = {split: jobi_tf.evaluate(model, split=split) for split in ("valid", "test") if len(graph.split(split))}
     cells = []
     for split, evaluation in results.items():

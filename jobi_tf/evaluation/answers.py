@@ -56,8 +56,7 @@ def best_answers(
         UsageError: `k` is below 1.
         JobiError: a score is not finite.
     """
-    if k < 1:
-        raise UsageError(f"expected k to be at least 1, got {k}")
+    check_count(k)
     k = min(k, model.num_entities)
     block = max(1, 2**26 // model.num_entities)
     rows = model.candidates()
@@ -206,3 +205,13 @@ class ByName:
             title = f"heads of (?, {relation}, {entity})" if side == HEAD else f"tails of ({entity}, {relation}, ?)"
             tables.append(Table(rows, Answer._fields, title))
         return tables
+
+
+def check_count(k: int) -> None:
+    """Checks a number of answers.
+
+    Raises:
+        UsageError: it is below 1.
+    """
+    if k < 1:
+        raise UsageError(f"expected k to be at least 1, got {k}")

@@ -1,10 +1,12 @@
 """The training triples of a graph as edges, whose paths of one and two steps are counted and followed."""
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
+from jobi_tf.data.occurrences import HEAD, column
 from jobi_tf.data.ranges import ranges
 
 BLOCK = 2**22  # paths at once
@@ -46,6 +48,11 @@ class Edges:
         """Returns the places in `entities`, and the rows whose edges leave them."""
         counts = self.starts[entities + 1] - self.starts[entities]
         return np.repeat(np.arange(len(entities)), counts), ranges(self.starts[entities], counts)
+
+    def queries(self, triples: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the known entity of each query, int64 [N], and the label of the edges to its answers, [N]."""
+        known = triples[:, column(1 - side)].astype(np.int64)
+        return known, triples[:, 1] + (self.num_relations if side == HEAD else 0)
 
     def row(self, source: int, label: int) -> int:
         """Returns the row of a source and a label."""
@@ -92,8 +99,9 @@ class Edges:
             hits += np.bincount(keys, minlength=self.labels**2)
         return body, hits.reshape(self.labels, self.labels)
 
-    def count_one_step(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the pairs that each label joins, int [2R], and those that each other one joins too, [2R, 2R]."""
+    @cached_property
+    def one_step(self) -> tuple[np.ndarray, np.ndarray]:
+        """The number of pairs that each label joins, int [2R], and how many of them each other one joins, [2R, 2R]."""
         hits = (self.held.T @ self.held).toarray()
         body = hits.diagonal().copy()
         np.fill_diagonal(hits, 0)

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.evaluation.rules import Edges, confidence
+from jobi_tf.evaluation.edges import Edges
+from jobi_tf.evaluation.rules import confidence
 from jobi_tf.models.jobi import JoBi
 
 
@@ -47,7 +48,7 @@ def paths(graph: Graph, triple: np.ndarray, k: int = 5) -> list[RulePath]:
         if hits:
             found.append(RulePath(path, float(confidence(np.array(hits), np.array(body))), int(hits)))
 
-    pairs, joined = edges.count_one_step()
+    pairs, joined = edges.one_step
     _, rows = edges.rows_of(np.array([head]))
     for label in edges.label[rows][edges.targets[rows][:, [tail]].toarray()[:, 0] > 0].tolist():
         rate(f"{names[head]} {_edge(graph, label)} {names[tail]}", pairs[label], joined[label, relation])

@@ -1,4 +1,4 @@
-"""What the training triples speak against: relations that exclude each other, and entities with themselves."""
+"""Candidates that the training triples rule out: by relations that exclude each other, and entities themselves."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.occurrences import TAIL, column
 from jobi_tf.evaluation.edges import Edges
 
-EXPECTED = 5  # pairs that two relations would have in common by chance, so that none says something
+EXPECTED = 5  # pairs by chance: that none is there means something if more are expected
 
 
 class NumpyModel:
@@ -35,7 +34,7 @@ class NumpyModel:
 
 
 class Exclusions(NumpyModel):
-    """Scores -1 for the candidates that the training triples speak against, 0 for all others.
+    """Scores -1 for the candidates that the training triples rule out, 0 for all others.
 
     Two relations, each in either direction, exclude each other if they join no pair of entities in common, though more
     than five such pairs are expected: n·m / N, for relations that join n and m of the N pairs that any relation joins.
@@ -53,20 +52,18 @@ class Exclusions(NumpyModel):
 
     def __init__(self, graph: Graph, edges: Edges):
         super().__init__(graph, self.excluded)
-        body, hits = edges.count_one_step()
-        np.fill_diagonal(hits, body)
+        body, hits = edges.one_step
         head, relation, tail = np.asarray(graph.train).T
         loops = np.tile(np.bincount(relation[head == tail], minlength=graph.num_relations), 2)
         pairs, entities = edges.held.shape[0], graph.num_entities
-        self.expected = _unless(hits, np.outer(body, body) / max(pairs, 1))
+        self.expected = _unless(hits + np.diag(body), np.outer(body, body) / max(pairs, 1))
         self.loops = _unless(loops, body * entities / (pairs + entities))
         self._edges = edges
 
     def excluded(self, triples: np.ndarray, side: int) -> np.ndarray:
         """Returns the scores as an array."""
         scores = np.zeros((len(triples), self.num_entities), np.float32)
-        entities = triples[:, column(1 - side)].astype(np.int64)
-        labels = triples[:, 1] + (0 if side == TAIL else self.num_relations)
+        entities, labels = self._edges.queries(triples, side)
         place, rows = self._edges.rows_of(entities)
         against = self.expected[self._edges.label[rows], labels[place]] > 0
         targets = self._edges.targets[rows[against]]
@@ -77,4 +74,5 @@ class Exclusions(NumpyModel):
 
 
 def _unless(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Returns the numbers expected where nothing is found though they are large enough, 0 elsewhere."""
     return np.where((found == 0) & (expected > EXPECTED), expected, 0)

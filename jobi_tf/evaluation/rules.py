@@ -7,10 +7,9 @@ import numpy as np
 from scipy import sparse
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.occurrences import TAIL, column
 from jobi_tf.data.ranges import ranges
 from jobi_tf.errors import UsageError
-from jobi_tf.evaluation.answers import ByName
+from jobi_tf.evaluation.answers import ByName, check_count
 from jobi_tf.evaluation.edges import Edges, incidence
 from jobi_tf.evaluation.exclusions import Exclusions, NumpyModel
 from jobi_tf.tables import Table
@@ -20,7 +19,7 @@ MIN_HITS = 2
 TOP = 5  # groups of rules that count for a candidate
 QUERIES = 32  # at once: each may have a million predictions
 BITS = 20  # of a confidence while the best are sorted out
-EXCLUDED = 100  # what an excluded candidate loses: more than rules give
+EXCLUDED = 100  # subtracted from the score of an excluded candidate; that of rules is below 70
 
 
 class Rule(NamedTuple):
@@ -40,7 +39,7 @@ class Rule(NamedTuple):
 
 
 class Exclusion(NamedTuple):
-    """A rule that speaks against candidates.
+    """A rule that excludes candidates.
 
     Attributes:
         rule: its text, such as `not parent(X, Y) <- spouse(X, Y)`, or `not parent(X, X)`.
@@ -110,8 +109,7 @@ class RuleModel(ByName, NumpyModel):
         Raises:
             UsageError: `k` is below 1.
         """
-        if k < 1:
-            raise UsageError(f"expected k to be at least 1, got {k}")
+        check_count(k)
         paths = self._paths[self._paths[:, 0] < self.num_relations]
         parts = [np.insert(paths, 0, 0, axis=1)]
         for label, matrix in self._constants.items():
@@ -130,8 +128,7 @@ class RuleModel(ByName, NumpyModel):
         Raises:
             UsageError: `k` is below 1.
         """
-        if k < 1:
-            raise UsageError(f"expected k to be at least 1, got {k}")
+        check_count(k)
         count, expected, loops = self.num_relations, self.exclusions.expected, self.exclusions.loops
         first, second = np.nonzero(expected[:count])
         once = first <= second % count
@@ -166,7 +163,7 @@ class RuleModel(ByName, NumpyModel):
     def _mine_paths(self, deadline: float) -> None:
         """Collects the rules without constants: rows of head label, first and second label (2R: none), hits, body."""
         edges = self._edges
-        found = [self._chosen(edges.labels, *edges.count_one_step())]
+        found = [self._chosen(edges.labels, *edges.one_step)]
         cost = np.bincount(edges.label, edges.paths, edges.labels)
         for first in np.argsort(cost, kind="stable").tolist():
             if time.monotonic() > deadline:
@@ -211,7 +208,7 @@ class RuleModel(ByName, NumpyModel):
 
     @property
     def parts(self) -> tuple[NumpyModel, NumpyModel]:
-        """What the rules alone say, and what the exclusions say."""
+        """The rules without exclusions, and the exclusions: what `Pool` weights."""
         return NumpyModel(self.graph, self._supported), self.exclusions
 
     def _scores(self, triples: np.ndarray, side: int) -> np.ndarray:
@@ -219,12 +216,11 @@ class RuleModel(ByName, NumpyModel):
 
     def _supported(self, triples: np.ndarray, side: int) -> np.ndarray:
         scores = np.zeros((len(triples), self.num_entities), np.float32)
-        labels = triples[:, 1] + (0 if side == TAIL else self.num_relations)
+        known, labels = self._edges.queries(triples, side)
         for label in np.unique(labels).tolist():
             (chosen,) = np.nonzero(labels == label)
             for part in np.array_split(chosen, -(-len(chosen) // QUERIES)):
-                entities = triples[part, column(1 - side)].astype(np.int64)
-                row, entity, value = self._combined(*self._predicted(label, entities))
+                row, entity, value = self._combined(*self._predicted(label, known[part]))
                 scores[part[row], entity] = value
         return scores
 

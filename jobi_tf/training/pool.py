@@ -27,7 +27,7 @@ class Pool(ByName):
 
     Args:
         runs: runs, or their folders, of any scorers.
-        rules: the rules of the graph, as one more member, and what they exclude as another one.
+        rules: the rules of the graph, which are two members: what they predict, and what they exclude.
 
     Raises:
         UsageError: there are fewer than two members, they are on different graphs, or the graph has no validation
@@ -52,7 +52,8 @@ class Pool(ByName):
                 raise UsageError(f"expected members of one graph to pool, got {names[0]} and {names[1]}")
         if not len(self.graph.valid):
             raise UsageError(f"expected validation triples in {self.graph.name} to fit weights, got none")
-        models = [x for member in members for x in (member.parts if isinstance(member, RuleModel) else [member.model])]
+        models: list[RankedModel] = [x.model for x in members if isinstance(x, Run)]
+        models += rules.parts if rules else ()
         scales = _scales(models, np.asarray(self.graph.valid))
         self.fitted = fit_weights(models, self.graph, scales=scales)
         self.model = PoolModel(models, self.fitted.weights * scales)
@@ -88,8 +89,8 @@ class PoolModel:
 
 
 def _scales(models: Sequence[RankedModel], triples: np.ndarray) -> np.ndarray:
-    """Returns for each model 1 / standard deviation of its scores for some queries, [models]."""
+    """Returns for each model 1 / standard deviation of its scores for some queries, or 1 if they are all equal."""
     sample = np.random.default_rng(0).permutation(triples)[:SAMPLE]
     with full_float32():
         deviations = [np.std([model.scores(sample, side) for side in range(len(SIDES))]) for model in models]
-    return 1 / np.maximum(deviations, 1e-12)
+    return np.array([1 / x if x else 1 for x in deviations])

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import DataError, UsageError
-from jobi_tf.evaluation.answers import ByName
+from jobi_tf.errors import DataError
+from jobi_tf.evaluation.answers import ByName, check_count
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, explain
 from jobi_tf.files import new_folder
@@ -102,7 +102,7 @@ class Run(ByName):
             DataError: a name is unknown.
             UsageError: `k` is below 1.
         """
-        _check_count(k)
+        check_count(k)
         ends, names = self.graph.entities.ids([head, tail]), self.graph.relations
         triples = np.stack([np.full(len(names), ends[0]), np.arange(len(names)), np.full(len(names), ends[1])], 1)
         scores = self.model.score(triples).numpy()
@@ -128,7 +128,7 @@ class Run(ByName):
             DataError: the name is unknown.
             UsageError: `k` is below 1.
         """
-        _check_count(k)
+        check_count(k)
         table, own = self.model.entities.table.numpy(), self.graph.entities.id(name)
         norms = np.linalg.norm(table, axis=1)
         similarities = table @ table[own] / np.maximum(norms * norms[own], 1e-30)
@@ -164,7 +164,7 @@ class Run(ByName):
             DataError: the name is unknown.
             UsageError: `k` is below 1.
         """
-        _check_count(k)
+        check_count(k)
         number = None if relation is None else self.graph.relations.id(relation)
         triples, scores = best_new_triples(self.model, self.graph, number, k)
         entities, relations = self.graph.entities, self.graph.relations
@@ -190,11 +190,6 @@ class Run(ByName):
             RunFolder(beside).begin(self.config, self.graph)
             self.model.save(beside / "model.keras")
         return load_run(folder)
-
-
-def _check_count(k: int) -> None:
-    if k < 1:
-        raise UsageError(f"expected k to be at least 1, got {k}")
 
 
 def load_run(folder: str | Path) -> Run:

@@ -7,7 +7,8 @@ import pytest
 
 import jobi_tf
 from jobi_tf.errors import UsageError
-from jobi_tf.training.pool import PoolModel
+from jobi_tf.evaluation.exclusions import NumpyModel
+from jobi_tf.training.pool import PoolModel, _scales
 from tests.graphs import random_graph
 
 from .test_merge import GRAPH, untrained
@@ -38,6 +39,12 @@ def test_scores_are_the_weighted_sum_of_runs_of_two_scorers_and_rules():
         np.testing.assert_allclose(pool.model.scores(triples, side), total, rtol=1e-4, atol=1e-4)
     names = [(GRAPH.entities[h], GRAPH.relations[r], GRAPH.entities[t]) for h, r, t in triples.tolist()]
     np.testing.assert_allclose(pool.score(names), total[np.arange(len(triples)), triples[:, 2]], rtol=1e-4, atol=1e-4)
+
+
+def test_what_says_nothing_about_validation_queries_keeps_its_scale():
+    model = untrained().model
+    silent = NumpyModel(GRAPH, lambda triples, side: np.zeros((len(triples), GRAPH.num_entities), np.float32))
+    assert _scales([model, silent], GRAPH.valid)[1] == 1
 
 
 def test_held_out_ranks_are_among_all_entities_and_noise_gains_nothing():
