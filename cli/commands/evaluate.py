@@ -58,6 +58,7 @@ def evaluate(
     RUN is the folder of a run, which keeps the result in evaluations/, as test.json for instance, or test-raw.json.
     Several runs of one graph, of any scorers, are pooled: their scores are added with weights for each relation and
     side, which are fitted on the validation split. The result of a pool is only printed.
+    A run that parameter servers trained can be ranked by servers too: jobi-tf launch --servers 2 -- evaluate RUN.
     Ranks are filtered: other true answers of train and valid, and of test when test is ranked, are no candidates.
     """
     if filter_with_test and (raw or split == "test"):
@@ -69,10 +70,10 @@ def evaluate(
     start_tensorflow()
     from jobi_tf import evaluate as rank
     from jobi_tf.report.runs import evaluation_name, store_evaluation
-    from jobi_tf.training.devices import strategy_for
+    from jobi_tf.training.devices import evaluation_strategy
     from jobi_tf.training.run_folder import PRETRAINED
 
-    with strategy_for(devices, logical_devices).scope():
+    with evaluation_strategy(devices, logical_devices).scope():
         trained = open_runs(runs, rules)
         graph = trained.graph
         filter_with = ("train", "valid", "test") if filter_with_test else None

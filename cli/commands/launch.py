@@ -17,25 +17,29 @@ from ..options import Command
     metavar="N",
     help="Number of parameter servers; with them, a chief is started too.",
 )
-@cloup.argument("command", nargs=-1, metavar="-- train …", required=True)
+@cloup.argument("command", nargs=-1, metavar="-- COMMAND …", required=True)
 def launch(workers: int, servers: int, command: tuple[str, ...]) -> int:
-    """Train by several processes on this machine.
+    """Train or evaluate by several processes on this machine.
 
     \b
       jobi-tf launch --workers 2 -- train --dataset fb15k-237 --run-dir runs/two
       jobi-tf launch --workers 2 -- train --resume runs/two
       jobi-tf launch --workers 2 --servers 2 -- train --dataset fb15k-237 --run-dir runs/servers
+      jobi-tf launch --workers 1 --servers 2 -- evaluate runs/servers
 
     Each process is a worker of TensorFlow's MultiWorkerMirroredStrategy and trains on an equal part of each batch. The
     first worker writes the run folder and shows the progress. If one process fails, all are stopped.
 
     With --servers, parameter servers hold the embeddings. Each worker trains on its own batches without waiting for
-    the others, and is restarted if it is killed. A separate process, the chief, writes the run folder.
+    the others, and is restarted if it is killed. A separate process, the chief, writes the run folder. `evaluate` ranks
+    with such servers, so that no process needs memory for the whole table.
     """
     from jobi_tf import launch as processes
 
-    if command[0] != "train":
-        raise UsageError(f"expected `train` after --, got {command[0]!r}: other commands have no workers")
+    if command[0] not in ("train", "evaluate"):
+        raise UsageError(f"expected `train` or `evaluate` after --, got {command[0]!r}: other commands have no workers")
+    if command[0] == "evaluate" and not servers:
+        raise UsageError("expected --servers to be at least 1 for `evaluate`, got 0")
     if workers == 1 and not servers:
         raise UsageError("expected --workers to be at least 2 without --servers, got 1")
     return processes.launch(workers, command, servers)

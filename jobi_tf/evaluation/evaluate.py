@@ -13,7 +13,7 @@ from jobi_tf.data.shards import blocks
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
-from jobi_tf.evaluation.ranker import MEMORY_BUDGET, RankedModel, Ranker
+from jobi_tf.evaluation.ranker import MEMORY_BUDGET, RankedModel, ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import data_frame, html_table
@@ -140,7 +140,8 @@ def evaluate(
         progress: called with the number of triples that were ranked on a side since its last call.
 
     Raises:
-        UsageError: `side` is unknown, the graph of a model is missing, or `raw` and `filter_with` are both given.
+        UsageError: `side` is unknown, the graph of a model is missing, `raw` and `filter_with` are both given, or there
+            are candidates with parameter servers.
         DataError: there is no such split or name, or nothing to rank.
         JobiError: a score is not finite.
 
@@ -164,7 +165,7 @@ def evaluate(
         filter_with = ("train", "valid", "test") if split == "test" or triples is not None else ("train", "valid")
     known = None if raw else KnownAnswers.of_graph(graph, filter_with, ids)
     allowed = None if candidates is None else graph.entities.ids_of(candidates)
-    ranker = Ranker(ranked, known, allowed, memory_budget)
+    ranker = ranker_for(ranked, known, allowed, memory_budget)
     start = time.perf_counter()
     sides = SIDES if side == "both" else (side,)
     ranks = {name: ranker.rank(ids, SIDES.index(name), progress) for name in sides}

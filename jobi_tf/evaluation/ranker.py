@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
-from jobi_tf.errors import JobiError
+from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.workers import local_replicas, parts_of, sum_over_workers
+from jobi_tf.workers import has_servers, local_replicas, parts_of, sum_over_workers
 
 MEMORY_BUDGET = 512 * 2**20
 # Scores of this size are still fast to read again, and their memory is reused from block to block.
@@ -173,11 +173,11 @@ class PartsRanker:
 
     Args:
         model: the model whose triple head scores.
-        known: answers that are left out as candidates, except the one that is ranked.
+        known: answers that are left out as candidates, except the one that is ranked; None leaves out none.
         memory_budget: bytes for the scores of a block.
     """
 
-    def __init__(self, model: JoBi, known: KnownAnswers, memory_budget: int = MEMORY_BUDGET):
+    def __init__(self, model: JoBi, known: KnownAnswers | None, memory_budget: int = MEMORY_BUDGET):
         self.model, self.known = model, known
         self._parts = parts_of(model.entities.table)
         self._ends = np.cumsum([x.shape[0] for x in self._parts])
@@ -185,8 +185,13 @@ class PartsRanker:
         self._scores = [tf.function(partial(self._true_scores, side), reduce_retracing=True) for side in (HEAD, TAIL)]
         self._count = [tf.function(partial(self._count_block, side), reduce_retracing=True) for side in (HEAD, TAIL)]
 
-    def rank(self, triples: np.ndarray, side: int) -> Ranks:
+    def rank(self, triples: np.ndarray, side: int, progress: Callable[[int], None] | None = None) -> Ranks:
         """Ranks the entities on `side` of `triples`, int [N, 3].
+
+        Args:
+            triples: int [N, 3].
+            side: `HEAD` or `TAIL`.
+            progress: called with the number of triples that were ranked, once.
 
         Raises:
             JobiError: a score is not finite.
@@ -214,6 +219,8 @@ class PartsRanker:
                     finite = finite and bool(good)
         if not finite:
             raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
+        if progress:
+            progress(len(triples))
         return Ranks(*ranks)
 
     def _candidates(self) -> Iterator[tuple[int, int, tf.Tensor]]:
@@ -224,10 +231,11 @@ class PartsRanker:
 
     def _left_out(self, triples: np.ndarray, side: int, first: int, end: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns row and place of each known answer of a block that is in a part, the true answers included."""
-        rows, entities = self.known.lookup(side, triples)
-        others = entities != triples[rows, column(side)]
-        rows = np.concatenate([rows[others], np.arange(len(triples))])
-        entities = np.concatenate([entities[others], triples[:, column(side)]])
+        rows, entities = np.arange(len(triples)), triples[:, column(side)]
+        if self.known is not None:
+            known_rows, known = self.known.lookup(side, triples)
+            others = known != entities[known_rows]
+            rows, entities = np.append(rows, known_rows[others]), np.append(entities, known[others])
         inside = (entities >= first) & (entities < end)
         return tf.constant(rows[inside], tf.int32), tf.constant(entities[inside] - first, tf.int32)
 
@@ -246,6 +254,27 @@ class PartsRanker:
         """Returns the counts of better and equal candidates, int [2, P], and whether all scores are finite."""
         scores = self.model.scores(triples, side, candidates)
         return _better_and_equal(scores, true, rows, places), tf.reduce_all(tf.math.is_finite(scores))
+
+
+def ranker_for(
+    model: RankedModel,
+    known: KnownAnswers | None,
+    candidates: np.ndarray | None = None,
+    memory_budget: int = MEMORY_BUDGET,
+) -> Ranker | PartsRanker:
+    """Returns a `PartsRanker` if parameter servers hold the tables of the model, else a `Ranker`; create it in the
+    scope of the strategy.
+
+    Args: as for `Ranker`.
+
+    Raises:
+        UsageError: there are candidates, and parameter servers.
+    """
+    if not has_servers(tf.distribute.get_strategy()):
+        return Ranker(model, known, candidates, memory_budget)
+    if candidates is not None or not isinstance(model, JoBi):
+        raise UsageError("expected one model, and all entities as candidates, with parameter servers")
+    return PartsRanker(model, known, memory_budget)
 
 
 def _better_and_equal(

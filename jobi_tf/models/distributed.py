@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.errors import UsageError
-from jobi_tf.workers import has_servers, has_workers, parts_of, parts_of_all
+from jobi_tf.workers import has_servers, has_workers, parts_of_all
 
 
 class DistributedModel(keras.Model):
@@ -46,18 +46,10 @@ class DistributedModel(keras.Model):
         return metrics
 
     def gathered(self) -> Self:
-        """Returns a copy in the memory of this process, not compiled, whose weights are float32.
-
-        The weights of this model may be on parameter servers, or bfloat16.
-        """
+        """Returns a copy, not compiled, whose weights are float32."""
         copy = type(self).from_config(self.get_config() | {"table_dtype": "float32"})
         for variable, own in zip(self.weights, copy.weights, strict=True):
-            start, parts = 0, parts_of(variable)
-            for part in parts if len(parts) > 1 else []:
-                own.value[start : start + part.shape[0]].assign(part)
-                start += part.shape[0]
-            if len(parts) == 1:
-                own.assign(tf.cast(parts[0], own.dtype))
+            own.assign(tf.cast(variable, own.dtype))
         return copy
 
     def _maybe_symbolic_build(self, *args: Any, **kwargs: Any) -> None:

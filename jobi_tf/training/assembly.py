@@ -100,12 +100,17 @@ def _distance_margin(config: TrainConfig) -> float | None:
 
 def build_model(config: TrainConfig, graph: Graph) -> JoBi:
     """Creates and compiles a model, given `completed` settings; call it inside the strategy's scope."""
+    model = new_model(config, graph)
+    compile_model(model, config, epoch(config, graph).steps * config.epochs)
+    return model
+
+
+def new_model(config: TrainConfig, graph: Graph) -> JoBi:
+    """Creates a model, given its settings; call it inside the strategy's scope."""
     names = ("joint", "reciprocal", "entity_dropout", "relation_dropout", "freeze_entities", "precision")
     options = {name: getattr(config, name) for name in (*names, "table_dtype", "seed")}
     options["regularizers"] = _regularizers(config)
-    model = JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, **options)
-    compile_model(model, config, epoch(config, graph).steps * config.epochs)
-    return model
+    return JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, **options)
 
 
 def _regularizers(config: TrainConfig) -> list[Regularizer]:

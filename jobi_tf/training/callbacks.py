@@ -10,9 +10,8 @@ import numpy as np
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.errors import JobiError, UsageError
-from jobi_tf.evaluation.ranker import PartsRanker, Ranker
+from jobi_tf.evaluation.ranker import ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
-from jobi_tf.workers import has_servers
 
 
 class ValidationRanking(keras.callbacks.Callback):
@@ -54,13 +53,8 @@ class ValidationRanking(keras.callbacks.Callback):
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Collects the known answers."""
         known = KnownAnswers.of_graph(self.graph, ("train", "valid"), self.graph.valid)
-        strategy = self.model.distribute_strategy
-        self._ranker: Ranker | PartsRanker
-        if has_servers(strategy):
-            self._ranker = PartsRanker(self.model, known)
-        else:
-            with strategy.scope():
-                self._ranker = Ranker(self.model, known)
+        with self.model.distribute_strategy.scope():
+            self._ranker = ranker_for(self.model, known)
         # In epochs without a ranking Keras' callbacks would warn that they do not find its metrics.
         warnings.filterwarnings("ignore", r".*`?val_(mrr|hits@\d+|mean_rank)`?.* (which is not )?available")
 

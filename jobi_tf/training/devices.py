@@ -161,6 +161,29 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
     return strategy
 
 
+def number_of_servers(config: TrainConfig) -> int:
+    """Returns how many parameter servers `TF_CONFIG` names, if that is the strategy; 0 otherwise."""
+    cluster = Cluster.of_environment() if config.strategy == "parameter-server" else None
+    return len(cluster.cluster.ps) if cluster else 0
+
+
+def evaluation_strategy(devices: str, logical_devices: int) -> tf.distribute.Strategy:
+    """Returns the strategy for a ranking: with parameter servers if `TF_CONFIG` names some, else `strategy_for`.
+
+    In the process of a worker or a server it does not return, but serves the chief and ends after it.
+
+    Raises:
+        UsageError: a device does not exist, or `TF_CONFIG` cannot be used.
+        JobiError: there is no connection to the servers.
+    """
+    cluster = Cluster.of_environment()
+    if not (cluster and cluster.cluster.ps):
+        return strategy_for(devices, logical_devices)
+    if cluster.task.type != "chief":
+        cluster.serve()
+    return _parameter_server()
+
+
 def _check_cluster(config: TrainConfig) -> None:
     for name in ("devices", "logical_devices"):
         if (value := getattr(config, name)) != TrainConfig.model_fields[name].default:

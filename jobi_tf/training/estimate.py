@@ -21,7 +21,6 @@ BYTES_PER_PAIR = 24  # of a relation and an entity seen with it
 BYTES_PER_NAME = 70  # of a short name of an entity
 FLOAT = 4  # bytes
 BYTES = {"float32": FLOAT, "bfloat16": 2}
-COPIES_OF_CHIEF = 5  # of the tables, while Keras reads a saved model
 
 
 @dataclass(frozen=True)
@@ -93,17 +92,17 @@ def _slots(optimizer: str, width: int) -> float:
     return SLOTS.get(optimizer, 1 / max(1, width))
 
 
-def memory(config: TrainConfig, graph: Graph) -> Memory:
+def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
     """Returns the memory of a training on one device, given `completed` settings.
 
-    With parameter servers it is that of the chief, which saves the model and reads it again.
+    With parameter servers it is that of the chief, which ranks the validation triples by one part of a table at a time.
     """
-    tables, servers = _Tables(config, graph), config.strategy == "parameter-server"
+    tables = _Tables(config, graph)
     ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, 64 * 13 * graph.num_entities)
     weights = [(rows * width * size, _slots(config.optimizer, width)) for rows, width, size in tables.sizes]
     return Memory(
         RUNTIME,
-        (COPIES_OF_CHIEF if servers else 1) * sum(size for size, _ in weights),
+        sum(size for size, _ in weights) // max(1, servers),
         0 if servers else round(sum(size * slots for size, slots in weights)),
         0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,

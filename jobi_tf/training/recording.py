@@ -1,7 +1,6 @@
 """Callbacks that write a run folder: the best model, the metrics and the checkpoints."""
 
 import csv
-import gc
 import json
 import math
 import shutil
@@ -22,6 +21,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.estimate import Memory
 from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.sharded import write_weights
 from jobi_tf.workers import by_chief_alone, decided_by_chief, has_servers
 
 SECONDS_PER_MINUTE = 60
@@ -31,7 +31,7 @@ class KeepBest(keras.callbacks.Callback):
     """Saves the model, without its optimizer, when a metric is better than before; stops if it does not get better.
 
     Args:
-        path: the `.keras` file.
+        path: the file or folder of the model.
         monitor: the metric in `logs`, the greater the better, such as `val_mrr`. Epochs without it do not count.
         patience: number of rankings without a better result after which training stops.
         rows: the logs of earlier epochs of a resumed training, with `epoch`, from 1.
@@ -199,11 +199,16 @@ Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[k
 
 
 def save_bare_model(model: JoBi, path: Path) -> None:
-    """Writes the model as `.keras`, complete or not at all, without the optimizer, whose state has twice its size."""
+    """Writes the model, complete or not at all, without the optimizer, whose state has twice its size.
+
+    Args:
+        model: the model.
+        path: the `.keras` file, or with parameter servers the folder.
+    """
     with written_beside(path) as beside:
         if has_servers(model.distribute_strategy):
-            model.gathered().save(beside)
-            gc.collect()  # a model refers to itself
+            beside.mkdir()
+            write_weights(model, beside)
         else:
             with _uncompiled(model):
                 model.save(beside)

@@ -19,8 +19,10 @@ from jobi_tf.evaluation.explain import Explanation, best_new_triples, explain
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
+from jobi_tf.training.assembly import new_model
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, run_path
+from jobi_tf.training.sharded import has_weights, read_weights
 
 
 class RelationAnswer(NamedTuple):
@@ -195,6 +197,9 @@ class Run(ByName):
 def load_run(folder: str | Path) -> Run:
     """Opens the folder of a run; if there is no best model yet, with the last checkpoint.
 
+    In the scope of a `tf.distribute.ParameterServerStrategy` the servers read what others have written, so that this
+    process needs no memory for the tables.
+
     Args:
         folder: the folder; or `"world"`, a run on the data set `world` that is part of the package.
 
@@ -207,12 +212,16 @@ def load_run(folder: str | Path) -> Run:
     files = RunFolder(run_path(folder))
     config = files.read_config()
     graph = files.open_graph()
-    path = files.model
-    if not path.is_file():
+    path = next((x for x in (files.model, files.sharded_model) if x.exists()), None)
+    if path is None:
         checkpoints = files.checkpoints()
         if not checkpoints:
             raise DataError(f"expected a trained model in {folder}, but that run has no checkpoint yet")
-        path = checkpoints[-1] / "model.keras"
+        path = checkpoints[-1] if has_weights(checkpoints[-1]) else checkpoints[-1] / "model.keras"
+    if path.is_dir():
+        model = new_model(config, graph)
+        read_weights(model, path)
+        return Run(files.path, config, graph, model)
     model = load_model(path, compile=False)
     sizes = (graph.num_entities, graph.num_relations)
     if (model.num_entities, model.num_relations) != sizes:

@@ -31,7 +31,8 @@ def run_path(folder: str | Path) -> Path:
 class RunFolder:
     """The files of a run, by name.
 
-    `config.yaml`, `environment.json`, `graph/` (vocabulary and triples), `model.keras` (the best weights),
+    `config.yaml`, `environment.json`, `graph/` (vocabulary and triples), `model.keras` (the best weights; with
+    parameter servers the folder `model/`),
     `metrics.jsonl` and `metrics.csv` (a row for each epoch), `checkpoints/` (for `--resume`), `logs/` (TensorBoard),
     `evaluations/` (results of `jobi-tf evaluate`).
     """
@@ -54,6 +55,11 @@ class RunFolder:
         return self.path / "model.keras"
 
     @property
+    def sharded_model(self) -> Path:
+        """The same of a training with parameter servers, which write it in parts."""
+        return self.path / "model"
+
+    @property
     def metrics(self) -> Path:
         """A JSON object for each epoch."""
         return self.path / "metrics.jsonl"
@@ -69,7 +75,7 @@ class RunFolder:
         return self.path / "evaluations"
 
     def checkpoints(self) -> list[Path]:
-        """Returns the complete checkpoints, oldest first; each holds `model.keras` and `state.json`."""
+        """Returns the complete checkpoints, oldest first; each holds the model and `state.json`."""
         return sorted((self.path / "checkpoints").glob("epoch-*"))
 
     def checkpoint(self, epoch: int, step: int = 0) -> Path:

@@ -21,6 +21,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.assembly import build_batches, losses_of
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.recording import Checkpoint, Training
+from jobi_tf.training.sharded import read_weights, write_weights
 from jobi_tf.workers import parts_of, parts_of_all
 
 STEPS_OF_A_BLOCK = 10  # that a worker computes before it reports to the chief
@@ -134,28 +135,22 @@ class ServersCheckpoint(Checkpoint):
         return self._sums
 
     def _save_weights(self, folder: Path) -> None:
-        _checkpoint(self.model).write(str(folder / "variables"))
-
-
-def has_weights(checkpoint: Path) -> bool:
-    """Returns whether a folder has the weights of a training with parameter servers."""
-    return (checkpoint / "variables.index").is_file()
+        write_weights(self.model, folder, **_optimizer_state(self.model))
 
 
 def restore(model: JoBi, checkpoint: Path) -> None:
     """Restores the weights of a compiled model, and what its optimizer keeps."""
-    _checkpoint(model).read(str(checkpoint / "variables")).assert_consumed()
+    read_weights(model, checkpoint, **_optimizer_state(model))
 
 
-def _checkpoint(model: JoBi) -> tf.train.Checkpoint:
+def _optimizer_state(model: JoBi) -> dict[str, Any]:
     slots = []
     for every in model.optimizer.slots:
         left = deque(every)
         for variable in model.trainable_variables:
             parts = [left.popleft().value for _ in parts_of(variable)]
             slots.append(parts[0] if len(parts) == 1 else type(variable.value)(parts))
-    weights = [variable.value for variable in model.weights]
-    return tf.train.Checkpoint(weights=weights, slots=slots, iterations=model.optimizer.iterations.value)
+    return {"slots": slots, "iterations": model.optimizer.iterations.value}
 
 
 def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback], state: Sequence[float] | None) -> None:

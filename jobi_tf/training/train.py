@@ -21,13 +21,14 @@ from jobi_tf.training.assembly import (
 )
 from jobi_tf.training.callbacks import StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.devices import training_strategy, with_servers, workers_needed
+from jobi_tf.training.devices import number_of_servers, training_strategy, with_servers, workers_needed
 from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import AUTO, with_recipe
 from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, save_bare_model
 from jobi_tf.training.run import Run, load_model, load_run
 from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.sharded import has_weights, read_weights
 from jobi_tf.training.warm_start import use_entity_vectors, warm_start
 from jobi_tf.workers import by_chief_alone, has_servers, is_chief, wait_for_workers
 
@@ -115,7 +116,7 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
     folder = new_run_folder(config, graph)
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
-    check_memory(memory(config, graph).total, config)
+    check_memory(memory(config, graph, number_of_servers(config)).total, config)
     if has_servers(strategy):
         servers.check_size(graph)
     with workers_needed(strategy, folder.path), strategy.scope():
@@ -166,7 +167,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
         raise UsageError(f"expected at least the {state['epoch']} epochs that {folder.path} has, got {config.epochs}")
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
-    if servers.has_weights(checkpoints[-1]) != has_servers(strategy):
+    if has_weights(checkpoints[-1]) != has_servers(strategy):
         raise UsageError(
             f"expected the strategy {before.strategy} of {folder.path}, got {config.strategy}: a run with parameter "
             "servers cannot be resumed without them, nor one without them with servers"
@@ -196,9 +197,11 @@ def _fit(
     done, first_step = state["epoch"], state["step"]
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
     chief = is_chief(strategy)
-    best = KeepBest(folder.model, f"val_{config.monitor}", config.patience, rows)
+    path = folder.sharded_model if has_servers(strategy) else folder.model
+    best = KeepBest(path, f"val_{config.monitor}", config.patience, rows)
+    needed = memory(config, graph, number_of_servers(config))
     training = Training(
-        folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, memory(config, graph)
+        folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, needed
     )
     ranking = None
     if config.eval_every:
@@ -220,9 +223,12 @@ def _fit(
         else:
             _fit_by_keras(training, every)
     if not config.eval_every:
-        by_chief_alone(strategy, lambda: save_bare_model(model, folder.model))
+        by_chief_alone(strategy, lambda: save_bare_model(model, path))
     with workers_needed(strategy, folder.path):
         wait_for_workers(strategy)  # for the files of the chief
+    if has_servers(strategy):  # this process may not hold another copy of the tables
+        read_weights(model, path)
+        return Run(folder.path, config, graph, model)
     return load_run(folder.path)
 
 

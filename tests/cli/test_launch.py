@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -26,16 +27,16 @@ def umls(shared, monkeypatch):
     monkeypatch.setenv("JOBI_TF_ARCHIVES", str(shared / "data"))
 
 
-def start(*arguments: object, workers: int = 2, servers: int = 0) -> subprocess.Popen:
+def start(*arguments: object, workers: int = 2, servers: int = 0, command: str = "train") -> subprocess.Popen:
     processes = ["--workers", str(workers), "--servers", str(servers)]
-    command = [sys.executable, "-m", "jobi_tf.cli", "launch", *processes, "--", "train", *map(str, arguments)]
+    line = [sys.executable, "-m", "jobi_tf.cli", "launch", *processes, "--", command, *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     # In a session of its own: a signal goes to this process alone, whoever runs the tests.
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    return subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
 
 
-def launch(*arguments: object, **processes: int) -> None:
-    process = start(*arguments, **processes)
+def launch(*arguments: object, **options: Any) -> None:
+    process = start(*arguments, **options)
     _, words = process.communicate(timeout=300)
     assert process.returncode == 0, words
 
@@ -144,8 +145,11 @@ def test_servers_train_as_one_process_and_others_go_on(umls, call, tmp_path):
     assert losses == sorted(losses, reverse=True)
     best = max(rows(several), key=lambda row: row["val_hits@10"])
     call("evaluate", several, "--split", "valid")
-    evaluation = json.loads((several / "evaluations" / "valid.json").read_text())
-    assert evaluation["mrr"] == pytest.approx(best["val_mrr"], rel=1e-4)
+    evaluation = several / "evaluations" / "valid.json"
+    assert json.loads(evaluation.read_text())["mrr"] == pytest.approx(best["val_mrr"], rel=1e-4)
+    evaluation.unlink()
+    launch(several, "--split", "valid", workers=1, servers=3, command="evaluate")
+    assert json.loads(evaluation.read_text())["mrr"] == pytest.approx(best["val_mrr"], rel=1e-4)
     assert "parameter-server" in call("train", "--resume", several, "--strategy", "one", status=2).stderr
 
 
@@ -185,8 +189,9 @@ def test_what_all_workers_reject_is_one_sentence(tmp_path):
     assert str(tmp_path) in words
 
 
-def test_only_train_has_workers(call):
-    assert "evaluate" in call("launch", "--", "evaluate", "world", status=2).stderr
+def test_other_commands_have_no_workers(call):
+    assert "predict" in call("launch", "--", "predict", "world", status=2).stderr
+    assert "--servers" in call("launch", "--", "evaluate", "world", status=2).stderr
     assert "--workers" in call("launch", "--workers", 1, "--", "train", status=2).stderr
 
 
