@@ -8,6 +8,8 @@ from typing import Any
 from benchmarks.results import Line
 from benchmarks.running import Setting, Suite, Task
 
+MANY = 1_900_000  # entities: a graph like the paper's FB1.9M
+
 
 def sizes(setting: Setting) -> dict[str, Any]:
     """Returns the settings with which all libraries are timed: d = 200, batch 1,000, 50 negatives."""
@@ -63,11 +65,15 @@ def quality(setting: Setting) -> Iterator[Suite]:
     yield Suite(tasks, [line], setting.dataset.name, once=True)
 
 
+def with_entities(setting: Setting, entities: int) -> Path:
+    """Returns a graph with some number of entities; all have equally many relations and triples."""
+    return setting.synthetic(entities, *((5, 1_000) if setting.tiny else (3_247, 2_000_000)))
+
+
 def scale(setting: Setting) -> Iterator[Suite]:
     """A training step with 1,900,000 entities against one with 14,541."""
-    few, many = (64, 400) if setting.tiny else (14_541, 1_900_000)
-    rest = (5, 1_000) if setting.tiny else (3_247, 2_000_000)
-    folders = {f"{entities:,}": setting.synthetic(entities, *rest) for entities in (few, many)}
+    few, many = (64, 400) if setting.tiny else (14_541, MANY)
+    folders = {f"{few:,}": with_entities(setting, few), f"{many:,}": with_entities(setting, many)}
     dim = 4 if setting.tiny else 100
     for mode in ("own", "shared"):
         tasks = {name: fit(setting, folder, negatives_mode=mode, dim=dim) for name, folder in folders.items()}
@@ -140,23 +146,34 @@ def peers(setting: Setting) -> Iterator[Suite]:
         "rank": Task("rank", {"dataset": str(folder), "dim": size["dim"]}),
     }
     for name, (title, ranked, targets) in PEERS.items():
-        script = Path(__file__).with_name("peers") / f"{name}_complex.py"
-        counts = [200, 20] if setting.tiny else [20_000, ranked]
-        command = [sys.executable, "-m", "uv", "run", "--quiet", "--script", script, folder, *counts, *size.values()]
+        command = _peer(name, folder, *([200, 20] if setting.tiny else [20_000, ranked]), *size.values())
         tasks, lines = dict(ours), []
         for own in ours:
             # Only LibKGE has shared negatives; the others' training stands beside both of ours.
             measure = "train" if own == "train-shared" and name != "libkge" else own
             task = f"{name} {measure}"
-            tasks[task] = Task(tuple(map(str, command)), round={"measure": measure})
+            tasks[task] = Task(command, round={"measure": measure})
             ratio = f"{own} / {task}"
             lines.append(Line(f"peers/{name}-{own}", f"{title}, {measure}", task, "rate", ratio, targets.get(own, "")))
         yield Suite(tasks, lines, folder.name)
+    folder = with_entities(setting, 400 if setting.tiny else MANY)
+    few = [200, 20] if setting.tiny else [10_000, 100]
+    large = size | ({} if setting.tiny else {"dim": 100})
+    command = _peer("pykeen", folder, *few, *large.values())
+    tasks = {"train": fit(setting, folder, **large), "pykeen": Task(command, round={"measure": "train"})}
+    what = f"{PEERS['pykeen'][0]}, train, d = {large['dim']}, {MANY:,} entities"
+    yield Suite(tasks, [Line("peers/pykeen-large", what, "pykeen", "rate", "train / pykeen")], folder.name)
+
+
+def _peer(name: str, *arguments: object) -> tuple[str, ...]:
+    """Returns the command of a peer's script, in an environment that uv makes for it."""
+    script = Path(__file__).with_name("peers") / f"{name}_complex.py"
+    return (sys.executable, "-m", "uv", "run", "--quiet", "--script", str(script), *map(str, arguments))
 
 
 def large_graph(setting: Setting) -> Path:
     """Returns a synthetic graph of the size of the largest one of the paper."""
-    return setting.synthetic(*((200, 5, 2_000) if setting.tiny else (1_900_000, 3_247, 19_300_000)))
+    return setting.synthetic(*((200, 5, 2_000) if setting.tiny else (MANY, 3_247, 19_300_000)))
 
 
 def data(setting: Setting) -> Iterator[Suite]:

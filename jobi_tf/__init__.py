@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from jobi_tf.training.merge import merge_runs as merge_runs
     from jobi_tf.training.pool import Pool as Pool
     from jobi_tf.training.run import Run as Run
-    from jobi_tf.training.run import load_model as load_model
     from jobi_tf.training.run import load_run as load_run
+    from jobi_tf.training.storage import load_model as load_model
     from jobi_tf.training.train import resume as resume
     from jobi_tf.training.train import train as train
 
@@ -66,7 +66,7 @@ _MODULES = {
     "ValidationRanking": "training.callbacks",
     "evaluate": "evaluation.evaluate",
     "load_graph": "datasets",
-    "load_model": "training.run",
+    "load_model": "training.storage",
     "load_run": "training.run",
     "merge_runs": "training.merge",
     "query_batches": "data.batches",

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.compiled import compiled, on_gpu
+from jobi_tf.workers import InBlocks
 
 # Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
@@ -18,8 +19,21 @@ Settings = dict[str, tf.Tensor]
 Changes = Callable[..., tuple[tf.Tensor, ...]]
 
 
+class _Sparse:
+    """What optimizers for sparse gradients have in common."""
+
+    sparse = True  # handles gradients that are `tf.IndexedSlices`
+    xla = False  # the training step is compiled by XLA as a whole; set by `JoBi.compile`
+    concurrent = False  # several workers update the same rows at any time; set by `JoBi.compile`
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the state where Keras saves it."""
+        for i, variable in enumerate(self.variables):  # type: ignore[attr-defined]
+            store[str(i)] = InBlocks(variable) if len(variable.shape) == 2 else variable.numpy()
+
+
 @keras.saving.register_keras_serializable("jobi_tf")
-class LazyAdam(keras.optimizers.Adam):
+class LazyAdam(_Sparse, keras.optimizers.Adam):
     """Adam that updates only the rows for which a sparse gradient has entries.
 
     Where the gradient is a `tf.IndexedSlices`, repeated rows are added up before they are squared, and rows without an
@@ -40,10 +54,6 @@ class LazyAdam(keras.optimizers.Adam):
 
     Reference: Kingma & Ba, Adam, ICLR 2015.
     """
-
-    sparse = True  # handles gradients that are `tf.IndexedSlices`
-    xla = False  # the training step is compiled by XLA as a whole; set by `JoBi.compile`
-    concurrent = False  # several workers update the same rows at any time; set by `JoBi.compile`
 
     def __init__(
         self,
@@ -91,7 +101,7 @@ class LazyAdam(keras.optimizers.Adam):
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
-class LazyAdagrad(keras.optimizers.Adagrad):
+class LazyAdagrad(_Sparse, keras.optimizers.Adagrad):
     """Adagrad that updates only the rows for which a sparse gradient has entries.
 
     Rows without an entry have a gradient of zero, for which Adagrad changes nothing: this is Adagrad, but for the time
@@ -108,10 +118,6 @@ class LazyAdagrad(keras.optimizers.Adagrad):
 
     Reference: Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, JMLR 2011.
     """
-
-    sparse = True
-    xla = False
-    concurrent = False
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ BELOW: dict[str, set[str]] = {
     "data": {"errors", "files", "tables"},
     "datasets": {"console", "errors", "files", "tables", "data"},
     "losses": {"errors", "compiled"},
-    "optimizers": {"errors", "compiled"},
+    "optimizers": {"errors", "compiled", "workers"},
     "models": {*BASE, "data", "losses", "optimizers"},
     "serving": {"errors", "data"},
 }

@@ -14,7 +14,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.scorers import Scorer
 from jobi_tf.models.scorers.scorer import Relations
-from jobi_tf.workers import copy_of_replica, has_servers
+from jobi_tf.workers import InBlocks, copy_of_replica, has_servers
 
 
 class EmbeddingTable(keras.layers.Layer):
@@ -53,6 +53,10 @@ class EmbeddingTable(keras.layers.Layer):
         if self.table.dtype != "float32":
             raise UsageError("expected LazyAdam, LazyAdagrad or RowAdagrad with table_dtype bfloat16, got another one")
         return _rows_with_dense_gradient(tf.convert_to_tensor(self.table.value), ids)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the table where Keras saves it."""
+        store["0"] = InBlocks(self.table)
 
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Looks up every distinct id once, so that no row of the table occurs twice in the gradient.

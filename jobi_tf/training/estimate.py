@@ -34,6 +34,7 @@ class Memory:
         batch: the largest tensors of a step.
         ranking: scores of validation queries, and candidates where they are no copy-free view of the table. Steps and
             rankings alternate in the same memory.
+        saving: the copy of the largest table that is written; at another time too.
         graph: triples, occurrence tables, known answers and names.
     """
 
@@ -42,12 +43,13 @@ class Memory:
     optimizer: int
     batch: int
     ranking: int
+    saving: int
     graph: int
 
     @property
     def total(self) -> int:
         """The peak, in bytes."""
-        return self.runtime + self.embeddings + self.optimizer + max(self.batch, self.ranking) + self.graph
+        return self.runtime + self.embeddings + self.optimizer + max(self.batch, self.ranking, self.saving) + self.graph
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
         0 if servers else round(sum(size * slots for size, slots in weights)),
         0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
+        0 if servers else max(size for size, _ in weights),
         _graph(graph),
     )
 

@@ -17,6 +17,7 @@ from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.recording import MetricsRecord
 from jobi_tf.training.run import Run, load_run
 from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.storage import save_model
 
 SCORERS = (ComplEx, DistMult, SimplE, RESCAL)
 WEIGHTS = ("fitted", "equal")
@@ -67,7 +68,7 @@ def merge_runs(runs: Sequence[Run | str | Path], out: str | Path, weights: str =
     with new_folder(out) as beside:
         folder = RunFolder(beside)
         folder.begin(_config(loaded, model), graph)
-        model.save(folder.model)
+        save_model(model, folder.model)
         (beside / "merged.json").write_text(json.dumps(_record(loaded, fitted), indent=1) + "\n", encoding="utf-8")
         if len(graph.valid):
             metrics = evaluate(model, graph, "valid").metrics()

@@ -5,8 +5,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.estimate import Memory
 from jobi_tf.training.run_folder import RunFolder
-from jobi_tf.training.sharded import write_weights
-from jobi_tf.workers import by_chief_alone, decided_by_chief, has_servers
+from jobi_tf.training.storage import save_bare_model, save_model
+from jobi_tf.workers import by_chief_alone, decided_by_chief
 
 SECONDS_PER_MINUTE = 60
 
@@ -161,7 +160,7 @@ class Checkpoint(keras.callbacks.Callback):
             shutil.rmtree(folder)
 
     def _save_weights(self, folder: Path) -> None:
-        self.model.save(folder / "model.keras")
+        save_model(self.model, folder / "model.keras")
 
 
 @dataclass(frozen=True)
@@ -196,30 +195,3 @@ class Training:
 
 
 Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]
-
-
-def save_bare_model(model: JoBi, path: Path) -> None:
-    """Writes the model, complete or not at all, without the optimizer, whose state has twice its size.
-
-    Args:
-        model: the model.
-        path: the `.keras` file, or with parameter servers the folder.
-    """
-    with written_beside(path) as beside:
-        if has_servers(model.distribute_strategy):
-            beside.mkdir()
-            write_weights(model, beside)
-        else:
-            with _uncompiled(model):
-                model.save(beside)
-
-
-@contextmanager
-def _uncompiled(model: JoBi) -> Iterator[None]:
-    """Hides the optimizer and the settings of `compile` from Keras, which would save them."""
-    optimizer = model.optimizer
-    model.optimizer, model.compiled = None, False
-    try:
-        yield
-    finally:
-        model.optimizer, model.compiled = optimizer, True

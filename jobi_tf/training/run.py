@@ -1,14 +1,11 @@
 """A trained run, to be queried by name."""
 
-import zipfile
-import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 
 from jobi_tf.data.graph import Graph
@@ -22,7 +19,7 @@ from jobi_tf.tables import Table
 from jobi_tf.training.assembly import new_model
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, run_path
-from jobi_tf.training.sharded import has_weights, read_weights
+from jobi_tf.training.storage import has_weights, load_model, read_weights, save_model
 
 
 class RelationAnswer(NamedTuple):
@@ -58,13 +55,18 @@ class Run(ByName):
         path: the run folder; None for a run that is not saved yet.
         config: the settings.
         graph: the graph.
-        model: the model, with the best weights.
+        source: the model, with the best weights; or a function that reads it when it is first needed.
     """
 
     path: Path | None
     config: TrainConfig
     graph: Graph
-    model: JoBi
+    source: JoBi | Callable[[], JoBi]
+
+    @cached_property
+    def model(self) -> JoBi:
+        """The model, with the best weights."""
+        return self.source if isinstance(self.source, JoBi) else self.source()
 
     def __repr__(self) -> str:
         """Returns folder, model and graph in one line."""
@@ -190,7 +192,7 @@ class Run(ByName):
         """
         with new_folder(Path(folder)) as beside:
             RunFolder(beside).begin(self.config, self.graph)
-            self.model.save(beside / "model.keras")
+            save_model(self.model, beside / "model.keras")
         return load_run(folder)
 
 
@@ -230,22 +232,3 @@ def load_run(folder: str | Path) -> Run:
             f"got {model.num_entities, model.num_relations}: the files belong to different runs"
         )
     return Run(files.path, config, graph, model if model.table_dtype == "float32" else model.gathered())
-
-
-def load_model(path: str | Path, compile: bool = True) -> JoBi:
-    """Reads a model that was saved as a `.keras` file, by `model.save` or by a run.
-
-    Args:
-        path: the file.
-        compile: whether to compile it with its optimizer and losses, if it was saved with them.
-
-    Raises:
-        DataError: the file is missing or damaged.
-    """
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"expected a saved model in {path}, which is missing, truncated or another kind of file")
-    try:
-        return keras.saving.load_model(path, compile=compile)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"expected a saved model in {path}, which is damaged: {reason}") from None

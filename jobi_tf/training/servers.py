@@ -21,7 +21,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.assembly import build_batches, losses_of
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.recording import Checkpoint, Training
-from jobi_tf.training.sharded import read_weights, write_weights
+from jobi_tf.training.storage import read_weights, write_weights
 from jobi_tf.workers import parts_of, parts_of_all
 
 STEPS_OF_A_BLOCK = 10  # that a worker computes before it reports to the chief

@@ -25,10 +25,10 @@ from jobi_tf.training.devices import number_of_servers, training_strategy, with_
 from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import AUTO, with_recipe
-from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, save_bare_model
-from jobi_tf.training.run import Run, load_model, load_run
+from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training
+from jobi_tf.training.run import Run, load_run
 from jobi_tf.training.run_folder import RunFolder
-from jobi_tf.training.sharded import has_weights, read_weights
+from jobi_tf.training.storage import has_weights, load_model, read_weights, save_bare_model
 from jobi_tf.training.warm_start import use_entity_vectors, warm_start
 from jobi_tf.workers import by_chief_alone, has_servers, is_chief, wait_for_workers
 
@@ -229,7 +229,7 @@ def _fit(
     if has_servers(strategy):  # this process may not hold another copy of the tables
         read_weights(model, path)
         return Run(folder.path, config, graph, model)
-    return load_run(folder.path)
+    return Run(folder.path, config, graph, lambda: load_run(folder.path).model)
 
 
 def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback]) -> None:

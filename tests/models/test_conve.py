@@ -16,7 +16,7 @@ from jobi_tf.evaluation.ranker import Ranker
 from jobi_tf.models.scorers import conve
 from jobi_tf.training.assembly import build_batches, build_model, completed, epoch
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run import load_model
+from jobi_tf.training.storage import load_model
 from tests.graphs import named_graph, random_graph
 
 from .batches import batch

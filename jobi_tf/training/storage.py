@@ -1,0 +1,113 @@
+"""Models in files: `.keras` files, and checkpoints of TensorFlow, which parameter servers write and read in parts."""
+
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from jobi_tf.errors import DataError
+from jobi_tf.files import written_beside
+from jobi_tf.models.jobi import JoBi
+from jobi_tf.workers import has_servers
+
+
+def save_model(model: JoBi, path: Path) -> None:
+    """Writes a model as a `.keras` file, complete or not at all.
+
+    Keras 3.15 would hold two more copies of all weights while it writes such a file; as a folder it writes them one by
+    one.
+    """
+    with written_beside(path) as beside, tempfile.TemporaryDirectory(prefix=".tmp-", dir=path.parent) as folder:
+        model.save(folder, zipped=False)
+        with zipfile.ZipFile(beside, "w") as archive:
+            for file in sorted(Path(folder).glob("*.*")):
+                archive.write(file, file.name)
+
+
+def save_bare_model(model: JoBi, path: Path) -> None:
+    """Writes the model, complete or not at all, without the optimizer, whose state has twice its size.
+
+    Args:
+        model: the model.
+        path: the `.keras` file, or with parameter servers the folder.
+    """
+    if has_servers(model.distribute_strategy):
+        with written_beside(path) as beside:
+            beside.mkdir()
+            write_weights(model, beside)
+        return
+    with _uncompiled(model):
+        save_model(model, path)
+
+
+@contextmanager
+def _uncompiled(model: JoBi) -> Iterator[None]:
+    """Hides the optimizer and the settings of `compile` from Keras, which would save them."""
+    optimizer = model.optimizer
+    model.optimizer, model.compiled = None, False
+    try:
+        yield
+    finally:
+        model.optimizer, model.compiled = optimizer, True
+
+
+def load_model(path: str | Path, compile: bool = True) -> JoBi:
+    """Reads a model that was saved as a `.keras` file, by `model.save` or by a run.
+
+    Args:
+        path: the file.
+        compile: whether to compile it with its optimizer and losses, if it was saved with them.
+
+    Raises:
+        DataError: the file is missing or damaged.
+    """
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"expected a saved model in {path}, which is missing, truncated or another kind of file")
+    try:
+        return keras.saving.load_model(path, compile=compile)
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise _damaged(path, error) from None
+
+
+def has_weights(folder: Path) -> bool:
+    """Returns whether a folder has a checkpoint of TensorFlow."""
+    return (folder / "variables.index").is_file()
+
+
+def write_weights(model: JoBi, folder: Path, **more: Any) -> None:
+    """Writes the weights of a model into an existing folder; any number of servers, or none, can read them.
+
+    Args:
+        model: the model.
+        folder: the folder.
+        **more: variables and lists of variables to write with them, by name.
+    """
+    _checkpoint(model, more).write(str(folder / "variables"))
+
+
+def read_weights(model: JoBi, folder: Path, **more: Any) -> None:
+    """Restores the weights of a model, and `more` of what was written with them.
+
+    Raises:
+        DataError: a file is missing or damaged, or the model has other sizes.
+    """
+    try:
+        status = _checkpoint(model, more).read(str(folder / "variables"))
+        status.assert_existing_objects_matched().expect_partial()
+    except (tf.errors.OpError, ValueError, AssertionError) as error:
+        raise _damaged(folder, error) from None
+
+
+def _checkpoint(model: JoBi, more: dict[str, Any]) -> tf.train.Checkpoint:
+    return tf.train.Checkpoint(weights=[variable.value for variable in model.weights], **more)
+
+
+def _damaged(path: str | Path, error: Exception) -> DataError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return DataError(f"expected a saved model in {path}, which is damaged: {reason}")
