@@ -244,9 +244,14 @@ def test_membership_is_exact_with_a_bit_for_each_key_or_for_each_hash(size, monk
     asked = np.concatenate([keys, keys + 1, np.random.default_rng(1).integers(keys.max() + 2, size=500)])
     for largest in (2**6, 2**8):  # so few bits that hashes collide
         monkeypatch.setattr(negatives_module, "LARGEST_BITMAP", largest)
-        found = Membership(keys, int(keys.max()) + 2)(tf.constant(asked.reshape(-1, 1), tf.int64)).numpy()
-        assert found.shape == (len(asked), 1)
-        assert (found[:, 0] == np.isin(asked, keys)).all()
+
+        def look(keys_asked):
+            return Membership(keys, int(keys.max()) + 2)(keys_asked)
+
+        for call in (look, tf.function(look)):  # also made inside a graph, as workers of parameter servers do
+            found = call(tf.constant(asked.reshape(-1, 1), tf.int64)).numpy()
+            assert found.shape == (len(asked), 1)
+            assert (found[:, 0] == np.isin(asked, keys)).all()
 
 
 def test_membership_of_nothing():
