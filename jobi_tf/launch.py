@@ -77,9 +77,11 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
                 task.process.kill()
                 task.process.wait()
     if status < 0:
+        again = "start them again"
+        if arguments[0] == "train":
+            again = "resume with the same command and --resume RUN instead of --run-dir and the settings"
         raise JobiError(
-            f"{failed.name} was killed ({signal.Signals(-status).name}), and all other processes were ended; resume "
-            "with the same command and --resume RUN instead of --run-dir and the settings"
+            f"{failed.name} was killed ({signal.Signals(-status).name}), and all other processes were ended; {again}"
         )
     return status
 

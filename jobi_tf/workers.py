@@ -34,22 +34,27 @@ def parts_of_all(variables: "Iterable[keras.Variable]") -> list[tf.Variable]:
     return [part for variable in variables for part in parts_of(variable)]
 
 
+def read_in_blocks(*parts: tf.Variable) -> np.ndarray:
+    """Returns the rows of the parts of a variable, read in blocks: as a whole, TensorFlow 2.21 would copy them twice
+    more."""
+    array, end = np.empty((sum(x.shape[0] for x in parts), *parts[0].shape[1:]), parts[0].dtype.as_numpy_dtype), 0
+    for part in parts:
+        for first in range(0, part.shape[0], ROWS_OF_A_BLOCK):
+            rows = tf.gather(part, tf.range(first, min(first + ROWS_OF_A_BLOCK, part.shape[0])))
+            end += rows.shape[0]
+            array[end - rows.shape[0] : end] = rows
+    return array
+
+
 class InBlocks:
-    """A variable as an array, read in blocks of rows: as a whole, TensorFlow 2.21 would copy it twice more."""
+    """A variable that NumPy takes as an array, which is then read in blocks."""
 
     def __init__(self, variable: "keras.Variable"):
         self._variable = variable
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Returns a new array."""
-        array = np.empty(self._variable.shape, dtype or parts_of(self._variable)[0].dtype.as_numpy_dtype)
-        end = 0
-        for part in parts_of(self._variable):
-            for first in range(0, part.shape[0], ROWS_OF_A_BLOCK):
-                rows = tf.gather(part, tf.range(first, min(first + ROWS_OF_A_BLOCK, part.shape[0])))
-                end += rows.shape[0]
-                array[end - rows.shape[0] : end] = rows
-        return array
+        return read_in_blocks(*parts_of(self._variable))
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -12,7 +12,7 @@ from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.workers import has_servers, local_replicas, parts_of, sum_over_workers
+from jobi_tf.workers import has_servers, local_replicas, parts_of, read_in_blocks, sum_over_workers
 
 MEMORY_BUDGET = 512 * 2**20
 # Scores of this size are still fast to read again, and their memory is reused from block to block.
@@ -211,12 +211,14 @@ class PartsRanker:
                     if part[block[0]] == i:
                         places = tf.constant(answers[block] - first, tf.int32)
                         true[block] = self._scores[side](triples[block], candidates, places)
+                del candidates  # before the next part is received
             for _, first, candidates in self._candidates():
                 for block in blocks:
                     places = self._left_out(triples[block], side, first, first + len(candidates))
                     counts, good = self._count[side](triples[block], candidates, true[block], *places)
                     ranks[:, block] += counts
                     finite = finite and bool(good)
+                del candidates
         if not finite:
             raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
         if progress:
@@ -226,8 +228,7 @@ class PartsRanker:
     def _candidates(self) -> Iterator[tuple[int, int, tf.Tensor]]:
         """Yields number, first entity and candidates of each part."""
         for i, (part, end) in enumerate(zip(self._parts, self._ends, strict=True)):
-            candidates = self.model.scorer.candidate(tf.constant(part.numpy()))
-            yield i, int(end) - len(candidates), candidates
+            yield i, int(end) - part.shape[0], self.model.scorer.candidate(tf.constant(read_in_blocks(part)))
 
     def _left_out(self, triples: np.ndarray, side: int, first: int, end: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns row and place of each known answer of a block that is in a part, the true answers included."""
