@@ -1,7 +1,6 @@
 """A trained run, to be queried by name."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,7 +46,6 @@ class NewTriple(NamedTuple):
     score: float
 
 
-@dataclass(frozen=True, repr=False)
 class Run(ByName):
     """A trained model with its graph and settings.
 
@@ -55,18 +53,16 @@ class Run(ByName):
         path: the run folder; None for a run that is not saved yet.
         config: the settings.
         graph: the graph.
-        source: the model, with the best weights; or a function that reads it when it is first needed.
+        model: the model, with the best weights; or a function that reads it when it is first needed.
     """
 
-    path: Path | None
-    config: TrainConfig
-    graph: Graph
-    source: JoBi | Callable[[], JoBi]
+    def __init__(self, path: Path | None, config: TrainConfig, graph: Graph, model: JoBi | Callable[[], JoBi]):
+        self.path, self.config, self.graph, self._model = path, config, graph, model
 
     @cached_property
     def model(self) -> JoBi:
         """The model, with the best weights."""
-        return self.source if isinstance(self.source, JoBi) else self.source()
+        return self._model if isinstance(self._model, JoBi) else self._model()
 
     def __repr__(self) -> str:
         """Returns folder, model and graph in one line."""

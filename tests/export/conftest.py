@@ -42,7 +42,7 @@ def run_of(tmp_path_factory) -> Callable[..., jobi_tf.Run]:
         model = jobi_tf.JoBi(*sizes, dim, scorer, reciprocal=reciprocal)
         for table in model.weights:  # far enough from zero that mistakes show
             table.assign(3 * table)
-        return dataclasses.replace(trained, model=model)
+        return jobi_tf.Run(trained.path, trained.config, trained.graph, model)
 
     return run_of
 

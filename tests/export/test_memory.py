@@ -39,7 +39,7 @@ def large(run, tmp_path_factory):
         run.graph, entities=entities, relations=relations, splits={**splits, "test": splits["valid"]}
     )
     model = jobi_tf.JoBi(ENTITIES, 2, dim=25)
-    larger = dataclasses.replace(run, graph=graph, model=model)
+    larger = jobi_tf.Run(run.path, run.config, graph, model)
     return export_run(larger, tmp_path_factory.mktemp("large"), warmup=False).path
 
 
