@@ -77,11 +77,9 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
                 task.process.kill()
                 task.process.wait()
     if status < 0:
-        again = "start them again"
-        if arguments[0] == "train":
-            again = "resume with the same command and --resume RUN instead of --run-dir and the settings"
         raise JobiError(
-            f"{failed.name} was killed ({signal.Signals(-status).name}), and all other processes were ended; {again}"
+            f"{failed.name} was killed ({signal.Signals(-status).name}), and all other processes were ended; start "
+            "them again, a training with --resume RUN instead of --run-dir and the settings"
         )
     return status
 

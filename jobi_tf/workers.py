@@ -35,9 +35,12 @@ def parts_of_all(variables: "Iterable[keras.Variable]") -> list[tf.Variable]:
 
 
 def read_in_blocks(*parts: tf.Variable) -> np.ndarray:
-    """Returns the rows of the parts of a variable, read in blocks: as a whole, TensorFlow 2.21 would copy them twice
-    more."""
-    array, end = np.empty((sum(x.shape[0] for x in parts), *parts[0].shape[1:]), parts[0].dtype.as_numpy_dtype), 0
+    """Returns the rows of the parts of a variable as one array.
+
+    They are read in blocks: TensorFlow 2.21 makes two more copies of a variable that is read as a whole.
+    """
+    count = sum(x.shape[0] for x in parts)
+    array, end = np.empty((count, *parts[0].shape[1:]), parts[0].dtype.as_numpy_dtype), 0
     for part in parts:
         for first in range(0, part.shape[0], ROWS_OF_A_BLOCK):
             rows = tf.gather(part, tf.range(first, min(first + ROWS_OF_A_BLOCK, part.shape[0])))

@@ -58,7 +58,7 @@ def evaluate(
     RUN is the folder of a run, which keeps the result in evaluations/, as test.json for instance, or test-raw.json.
     Several runs of one graph, of any scorers, are pooled: their scores are added with weights for each relation and
     side, which are fitted on the validation split. The result of a pool is only printed.
-    A run that parameter servers trained can be ranked by servers too: jobi-tf launch --servers 2 -- evaluate RUN.
+    With jobi-tf launch --servers 2 -- evaluate RUN, parameter servers share the tables of a run.
     Ranks are filtered: other true answers of train and valid, and of test when test is ranked, are no candidates.
     """
     if filter_with_test and (raw or split == "test"):

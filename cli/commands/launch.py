@@ -31,8 +31,8 @@ def launch(workers: int, servers: int, command: tuple[str, ...]) -> int:
     first worker writes the run folder and shows the progress. If one process fails, all are stopped.
 
     With --servers, parameter servers hold the embeddings. Each worker trains on its own batches without waiting for
-    the others, and is restarted if it is killed. A separate process, the chief, writes the run folder. `evaluate` ranks
-    with such servers, so that no process needs memory for the whole table.
+    the others, and is restarted if it is killed. A separate process, the chief, writes the run folder. With
+    evaluate, no process needs memory for the whole table.
     """
     from jobi_tf import launch as processes
 

@@ -43,7 +43,7 @@ class Membership:
         self._exact = size <= LARGEST_BITMAP
         # Constants made here, outside any graph, are captured by it instead of being copied into its definition.
         self._keys = None if self._exact or not len(keys) else tf.constant(keys, tf.int64)
-        with tf.init_scope():  # also where a worker makes its batches within a step
+        with tf.init_scope():  # this may run in a graph: workers of parameter servers make their batches in one
             places = keys if self._exact else _hash(tf.constant(keys)).numpy()
         bits = np.zeros(-(-min(size, LARGEST_BITMAP) // 8), np.uint8)
         np.bitwise_or.at(bits, places >> 3, np.left_shift(1, places & 7).astype(np.uint8))

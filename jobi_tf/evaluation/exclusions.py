@@ -8,7 +8,7 @@ import tensorflow as tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.evaluation.edges import Edges
 
-EXPECTED = 5  # pairs by chance: that none is there means something if more are expected
+EXPECTED = 5  # pairs expected by chance, above which finding none is an exclusion
 
 
 class NumpyModel:
@@ -74,5 +74,5 @@ class Exclusions(NumpyModel):
 
 
 def _unless(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Returns the numbers expected where nothing is found though they are large enough, 0 elsewhere."""
+    """Returns the expected numbers where nothing is found though more than `EXPECTED` are expected, 0 elsewhere."""
     return np.where((found == 0) & (expected > EXPECTED), expected, 0)

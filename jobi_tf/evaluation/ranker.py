@@ -263,18 +263,20 @@ def ranker_for(
     candidates: np.ndarray | None = None,
     memory_budget: int = MEMORY_BUDGET,
 ) -> Ranker | PartsRanker:
-    """Returns a `PartsRanker` if parameter servers hold the tables of the model, else a `Ranker`; create it in the
-    scope of the strategy.
+    """Returns a `PartsRanker` if parameter servers hold the tables of the model, else a `Ranker`.
+
+    Call it in the scope of the strategy.
 
     Args: as for `Ranker`.
 
     Raises:
-        UsageError: there are candidates, and parameter servers.
+        UsageError: with parameter servers there are candidates, or the model is a pool or rules.
     """
     if not has_servers(tf.distribute.get_strategy()):
         return Ranker(model, known, candidates, memory_budget)
     if candidates is not None or not isinstance(model, JoBi):
-        raise UsageError("expected one model, and all entities as candidates, with parameter servers")
+        given = "a pool or rules" if candidates is None else "candidates"
+        raise UsageError(f"expected one run, ranked among all entities, with parameter servers, got {given}")
     return PartsRanker(model, known, memory_budget)
 
 

@@ -32,9 +32,8 @@ class Memory:
         embeddings: the tables of entities and relations.
         optimizer: what the optimizer keeps beside them.
         batch: the largest tensors of a step.
-        ranking: scores of validation queries, and candidates where they are no copy-free view of the table. Steps and
-            rankings alternate in the same memory.
-        saving: the copy of the largest table that is written; at another time too.
+        ranking: scores of validation queries, and candidates where they are no copy-free view of the table.
+        saving: a copy of the largest table. Steps, rankings and saving alternate in the same memory.
         graph: triples, occurrence tables, known answers and names.
     """
 

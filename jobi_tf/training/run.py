@@ -208,18 +208,24 @@ def load_run(folder: str | Path) -> Run:
         DataError: the folder is not that of a run, or the run has no checkpoint yet.
     """
     files = RunFolder(run_path(folder))
-    config = files.read_config()
-    graph = files.open_graph()
-    path = next((x for x in (files.model, files.sharded_model) if x.exists()), None)
+    config, graph = files.read_config(), files.open_graph()
+    return Run(files.path, config, graph, read_model(files, config, graph))
+
+
+def read_model(files: RunFolder, config: TrainConfig, graph: Graph) -> JoBi:
+    """Reads the best model of a run, or if there is none yet, that of the last checkpoint.
+
+    Raises:
+        DataError: the run has no checkpoint yet, or a file is damaged.
+    """
+    path = next((x for x in (files.model, files.sharded_model, *files.checkpoints()[-1:]) if x.exists()), None)
     if path is None:
-        checkpoints = files.checkpoints()
-        if not checkpoints:
-            raise DataError(f"expected a trained model in {folder}, but that run has no checkpoint yet")
-        path = checkpoints[-1] if has_weights(checkpoints[-1]) else checkpoints[-1] / "model.keras"
-    if path.is_dir():
+        raise DataError(f"expected a trained model in {files.path}, but that run has no checkpoint yet")
+    if has_weights(path):
         model = new_model(config, graph)
         read_weights(model, path)
-        return Run(files.path, config, graph, model)
+        return model
+    path = path / "model.keras" if path.is_dir() else path
     model = load_model(path, compile=False)
     sizes = (graph.num_entities, graph.num_relations)
     if (model.num_entities, model.num_relations) != sizes:
@@ -227,4 +233,4 @@ def load_run(folder: str | Path) -> Run:
             f"expected the numbers of entities and relations of {files.graph}, {sizes}, in {path}, "
             f"got {model.num_entities, model.num_relations}: the files belong to different runs"
         )
-    return Run(files.path, config, graph, model if model.table_dtype == "float32" else model.gathered())
+    return model if model.table_dtype == "float32" else model.gathered()

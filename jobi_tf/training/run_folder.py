@@ -32,9 +32,8 @@ class RunFolder:
     """The files of a run, by name.
 
     `config.yaml`, `environment.json`, `graph/` (vocabulary and triples), `model.keras` (the best weights; with
-    parameter servers the folder `model/`),
-    `metrics.jsonl` and `metrics.csv` (a row for each epoch), `checkpoints/` (for `--resume`), `logs/` (TensorBoard),
-    `evaluations/` (results of `jobi-tf evaluate`).
+    parameter servers the folder `model/`), `metrics.jsonl` and `metrics.csv` (a row for each epoch), `checkpoints/`
+    (for `--resume`), `logs/` (TensorBoard), `evaluations/` (results of `jobi-tf evaluate`).
     """
 
     path: Path
@@ -56,7 +55,7 @@ class RunFolder:
 
     @property
     def sharded_model(self) -> Path:
-        """The same of a training with parameter servers, which write it in parts."""
+        """The best model so far of a training with parameter servers, which write it in parts."""
         return self.path / "model"
 
     @property

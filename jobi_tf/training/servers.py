@@ -68,8 +68,8 @@ class Steps:
         self._parts = parts_of_all(model.trainable_variables)
         self._strategy = model.distribute_strategy
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
-        # A reference for good: at the end of the process its destructor would wait for a worker that was killed and is
-        # not back yet, for ever (TensorFlow 2.21).
+        # Keeps the coordinator alive: its destructor, at the end of the process, would wait forever for a worker that
+        # was killed and is not back yet (TensorFlow 2.21).
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._coordinator))
         cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
         self.most_in_flight = BLOCKS_OF_A_WORKER * cluster.num_tasks("worker")

@@ -92,14 +92,17 @@ def write_weights(model: JoBi, folder: Path, **more: Any) -> None:
 
 
 def read_weights(model: JoBi, folder: Path, **more: Any) -> None:
-    """Restores the weights of a model, and `more` of what was written with them.
+    """Restores the weights of a model; with `more`, all that was written with them.
 
     Raises:
         DataError: a file is missing or damaged, or the model has other sizes.
     """
     try:
         status = _checkpoint(model, more).read(str(folder / "variables"))
-        status.assert_existing_objects_matched().expect_partial()
+        if more:
+            status.assert_consumed()
+        else:  # what the optimizer keeps may be there too
+            status.assert_existing_objects_matched().expect_partial()
     except (tf.errors.OpError, ValueError, AssertionError) as error:
         raise _damaged(folder, error) from None
 

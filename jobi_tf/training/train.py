@@ -26,7 +26,7 @@ from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import AUTO, with_recipe
 from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training
-from jobi_tf.training.run import Run, load_run
+from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import has_weights, load_model, read_weights, save_bare_model
 from jobi_tf.training.warm_start import use_entity_vectors, warm_start
@@ -226,10 +226,14 @@ def _fit(
         by_chief_alone(strategy, lambda: save_bare_model(model, path))
     with workers_needed(strategy, folder.path):
         wait_for_workers(strategy)  # for the files of the chief
-    if has_servers(strategy):  # this process may not hold another copy of the tables
-        read_weights(model, path)
-        return Run(folder.path, config, graph, model)
-    return Run(folder.path, config, graph, lambda: load_run(folder.path).model)
+
+    def best_model() -> JoBi:
+        if not has_servers(strategy):
+            return read_model(folder, config, graph)
+        read_weights(model, path)  # on the servers, which may have no room for another model
+        return model
+
+    return Run(folder.path, config, graph, best_model)
 
 
 def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback]) -> None:

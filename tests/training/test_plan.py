@@ -50,10 +50,11 @@ def test_the_strategy_follows_from_the_memory():
     assert (enough.strategy, enough.settings.optimizer) == ("one", "adam")
     assert (less.strategy, less.settings.optimizer, less.settings.table_dtype) == ("one", "adam", "bfloat16")
     assert less.memory.total <= 5 * 2**30 < enough.memory.total
-    both, distances = planned(4 * 2**30), planned(5.5 * 2**30, model="rotate")
-    assert [x.settings.optimizer for x in (both, distances)] == ["row-adagrad"] * 2
-    assert [x.settings.table_dtype for x in (both, distances)] == ["bfloat16", "float32"]
-    assert (both.settings.learning_rate, enough.settings.learning_rate) == (0.1, 0.0008)
+    rows, both = planned(2.9 * 2**30, dim=25), planned(3.5 * 2**30)
+    distances = planned(5.5 * 2**30, model="rotate")
+    assert [x.settings.optimizer for x in (rows, both, distances)] == ["row-adagrad"] * 3
+    assert [x.settings.table_dtype for x in (rows, both, distances)] == ["float32", "bfloat16", "float32"]
+    assert (rows.settings.learning_rate, enough.settings.learning_rate) == (0.1, 0.0008)
     assert little.strategy == "parameter-server"
     four = planned(16 * 2**30, devices=4)
     assert (four.strategy, four.settings.batch_size, four.steps) == ("mirrored", 1000, enough.steps)
