@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -88,6 +89,11 @@ class RunFolder:
         self.write_config(config)
         environment = json.dumps(describe_environment(), indent=1) + "\n"
         (self.path / "environment.json").write_text(environment, encoding="utf-8")
+
+    def remove_abandoned(self) -> None:
+        """Removes what a killed training left half written."""
+        for path in list(self.path.rglob(".tmp-*")):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def read_config(self) -> TrainConfig:
         """Reads the settings.

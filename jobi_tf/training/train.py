@@ -180,6 +180,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
             model = load_model(checkpoints[-1] / "model.keras", compile=True)
             build_losses(model)
     if is_chief(strategy):
+        folder.remove_abandoned()
         folder.write_config(config)
     return _fit(folder, config, graph, model, strategy, callbacks, state)
 

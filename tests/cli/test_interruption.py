@@ -49,7 +49,10 @@ def test_a_stopped_run_ends_as_an_uninterrupted_one(triples, call, tmp_path):
     status, _ = stop(folder, signal.SIGKILL, 6, "--resume", folder)
     assert status == -signal.SIGKILL
     assert 6 <= len(rows(folder)) < EPOCHS
+    (folder / "checkpoints" / ".tmp-1-epoch-000007" / "model").mkdir(parents=True)  # as one killed while it writes
+    (folder / ".tmp-1-model.keras").write_bytes(b"PK")
     call("train", "-q", "--resume", folder)
+    assert not list(folder.rglob(".tmp-*"))
     call("train", "-q", "--dataset", triples, "--run-dir", whole, *OPTIONS)
     assert len(rows(folder)) == EPOCHS
     assert rows(folder) == rows(whole)
