@@ -86,23 +86,21 @@ def argument_or_option(
         kind: its type.
         description: help of the option.
         required: whether there must be a value.
-        several: whether there may be several arguments; the command then gets a tuple.
+        several: whether there may be several arguments, or the option several times; the command then gets a tuple.
     """
 
     def decorate(command: Callable) -> Callable:
         @functools.wraps(command)
         def with_one(*arguments: Any, **values: Any) -> Any:
-            given = [value for value in (values.pop("argument_" + name) or None, values.pop(name)) if value is not None]
+            given = [value for value in (values.pop("argument_" + name), values.pop(name)) if value not in (None, ())]
             if len(given) > 1:
                 raise click.UsageError(f"Expected {metavar} or {flag}, got both.")
             if required and not given:
                 raise click.UsageError(f"Missing {metavar}, which is an argument or the value of {flag}.")
-            value = given[0] if given else None
-            if several and not isinstance(value, tuple):
-                value = () if value is None else (value,)
+            value = given[0] if given else () if several else None
             return command(*arguments, **values, **{name: value})
 
-        option = cloup.option(flag, name, type=kind, metavar=metavar, help=description)
+        option = cloup.option(flag, name, type=kind, metavar=metavar.rstrip("…"), help=description, multiple=several)
         argument = cloup.argument(
             "argument_" + name, type=kind, metavar=f"[{metavar}]", required=False, nargs=-1 if several else 1
         )

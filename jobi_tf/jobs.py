@@ -75,7 +75,7 @@ class Jobs:
     """
 
     def __init__(self, count: int = 1):
-        self.threads = max(1, _cores() // count) if count > 1 else None
+        self.threads = max(1, cores() // count) if count > 1 else None
         self.stopped = False
         self._processes: set[multiprocessing.process.BaseProcess] = set()
         self._lock = threading.Lock()
@@ -138,7 +138,7 @@ class Jobs:
                 process.terminate()
 
 
-def _cores() -> int:
+def cores() -> int:
     """Returns the number of cores that this process may use."""
     current = psutil.Process()
     affinity = current.cpu_affinity() if hasattr(current, "cpu_affinity") else None  # macOS has none
@@ -206,11 +206,11 @@ def _share_devices(threads: int | None) -> None:
     """Limits the threads of TensorFlow, and makes it take GPU memory as it needs it instead of all at once."""
     import tensorflow as tf
 
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
     if threads is not None:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
-        for gpu in tf.config.list_physical_devices("GPU"):
-            tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def _reporter(connection: Connection) -> "keras.callbacks.Callback":

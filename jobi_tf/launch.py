@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
-import psutil
-
 from jobi_tf.errors import JobiError
+from jobi_tf.jobs import cores
 
 SECONDS_FOR_THE_CHIEF = 3  # to report by itself what failed in another worker too, such as a wrong setting
 
@@ -89,7 +88,7 @@ def _start(
 ) -> subprocess.Popen:
     # The cores are shared, unless the environment says otherwise.
     processes = sum(map(len, cluster.values()))
-    threads = max(1, len(psutil.Process().cpu_affinity() or [0]) // processes)
+    threads = max(1, cores() // processes)
     config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
     environment = {"TF_NUM_INTRAOP_THREADS": str(threads), **os.environ, "TF_CONFIG": config}
     return subprocess.Popen(

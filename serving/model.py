@@ -21,6 +21,7 @@ from .names import NameList
 from .saved_model import Arrays, SavedModel, Signature
 from .settings import ServerSettings
 
+MOST_ANSWERS = 2**20  # of a request, by which its memory is bounded
 Files = frozenset[tuple[str, int, int]]  # path, bytes and time of change
 
 
@@ -114,6 +115,9 @@ class Model:
                     inputs = await read(found)
                     rows = found.check(inputs)
                     self.check_rows(rows)
+                    k = int(inputs["k"].max(initial=0)) if "k" in inputs else 0
+                    if rows * k > MOST_ANSWERS:
+                        raise invalid(f"expected at most {MOST_ANSWERS:,} answers to a request, got {rows} rows × {k}")
                     return version, found, await found.predict(inputs, rows)
             except TimeoutError:
                 message = f"expected an answer within {limit:g} s"

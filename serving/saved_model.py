@@ -66,16 +66,18 @@ class Signature:
 
     async def predict(self, inputs: Arrays, rows: int) -> Outputs:
         """Computes the outputs for inputs that were checked; those of a large request in several batches."""
-        # Parts must have the same columns.
-        step = rows if rows > BATCH_ROWS and "k" in inputs and np.ptp(inputs["k"]) else BATCH_ROWS
-        parts = []
+        # All parts have as many columns as the row with the greatest k, which is added to each.
+        widest = [int(inputs["k"].argmax())] if "k" in inputs and rows > BATCH_ROWS else []
+        parts, step = [], BATCH_ROWS - len(widest)
         for start in range(0, rows, step) or [0]:  # one after the other, so that small requests get in between
-            part = {key: array[start : start + step] for key, array in inputs.items()}
+            chosen = [*range(start, min(start + step, rows)), *widest]
+            part = {key: array[chosen] for key, array in inputs.items()}
             future: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
-            self._waiting.append((part, min(step, rows - start), future))
+            self._waiting.append((part, len(chosen), future))
             if self._computing is None or self._computing.done():
                 self._computing = asyncio.create_task(self._compute_waiting())
-            parts.append(await future)
+            outputs = await future
+            parts.append({key: array[: len(chosen) - len(widest)] for key, array in outputs.items()})
         return _joined(parts)
 
     async def _compute_waiting(self) -> None:

@@ -152,7 +152,7 @@ class _Connection(HttpToolsProtocol):
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     _timer: asyncio.TimerHandle | None = None
     _head: int | None = None  # bytes of the head so far
-    _body: int = 0  # bytes to come of a body that httptools leaves alone
+    _offers: bool = False  # HTTP/2, so that httptools leaves the body alone
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -169,26 +169,25 @@ class _Connection(HttpToolsProtocol):
         if self._head is not None:
             self._head += len(data)
         try:
-            if self._body:
-                self._take_body(data)
-            else:
-                self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as offer:
-            self._take_body(data[offer.args[0] :])
+            self._feed(data)
         except httptools.HttpParserError:
             self.send_400_response("expected a request of HTTP/1.1")
         if self._head is not None and self._head > _LONGEST_HEAD:
             self.transport.abort()
 
-    def _take_body(self, data: bytes) -> None:
-        part, rest = data[: self._body], data[self._body :]
-        self._body -= len(part)
-        self.on_body(part)
-        if not self._body:
-            self.on_message_complete()
-            self.parser = httptools.HttpRequestParser(self)
-            if rest:
-                self.data_received(rest)
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            length = [b"%s: %s\r\n" % x for x in self.headers if x[0] in (b"content-length", b"transfer-encoding")]
+            self.parser = httptools.HttpRequestParser(_Body(self))
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n%s" % (b"".join(length), data[offer.args[0] :]))
+
+    def on_offered_body(self) -> None:
+        """Goes on as without the offer."""
+        self._offers = False
+        self.on_message_complete()
+        self.parser = httptools.HttpRequestParser(self)
 
     def on_message_begin(self) -> None:
         self._head = 0
@@ -198,11 +197,10 @@ class _Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head = None
         super().on_headers_complete()
-        if self.parser.should_upgrade():
-            self._body = int(dict(self.headers).get(b"content-length", b"0"))
+        self._offers = self.parser.should_upgrade()
 
     def on_message_complete(self) -> None:
-        if not self._body:
+        if not self._offers:
             self._stop_timer()
             super().on_message_complete()
 
@@ -221,6 +219,20 @@ class _Connection(HttpToolsProtocol):
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+
+class _Body:
+    """What is read of a request that offers HTTP/2."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self.on_body = connection.on_body
+        self._end: Callable[[], None] | None = connection.on_offered_body
+
+    def on_message_complete(self) -> None:
+        if self._end is None:
+            raise ValueError("expected no other request before the offer is answered")
+        end, self._end = self._end, None
+        end()
 
 
 def _grpc_server(settings: ServerSettings, interceptors: list[Any]) -> tuple[grpc.aio.Server, int]:

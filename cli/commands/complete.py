@@ -12,13 +12,13 @@ from ..start import start_tensorflow
 @cloup.command(cls=Command)
 @run_option()
 @cloup.option("--relation", metavar="NAME", help="Only triples of this relation.")
-@cloup.option("--limit", type=COUNT, default=100, help="Largest number of triples.")
+@cloup.option("-k", type=COUNT, default=100, help="Largest number of triples.")
 @out_option("File to write; by default stdout.", folder=False)
-def complete(run: Path, relation: str | None, limit: int, out: Path | None) -> None:
+def complete(run: Path, relation: str | None, k: int, out: Path | None) -> None:
     """Print the triples with the greatest scores that the graph does not hold, best first.
 
     \b
-      jobi-tf complete runs/world --relation neighbour --limit 20
+      jobi-tf complete runs/world --relation neighbour -k 20
 
     Each line has head, relation, tail and score, separated by tabs. Head and tail occur on their side of the relation
     in training. Scores of different relations are comparable only roughly.
@@ -27,7 +27,7 @@ def complete(run: Path, relation: str | None, limit: int, out: Path | None) -> N
     import jobi_tf
     from jobi_tf.files import written_beside
 
-    found = jobi_tf.load_run(run).complete(relation, limit)
+    found = jobi_tf.load_run(run).complete(relation, k)
     lines = [f"{x.head}\t{x.relation}\t{x.tail}\t{x.score:.4f}\n" for x in found]
     if out is None:
         sys.stdout.writelines(lines)

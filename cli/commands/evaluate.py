@@ -96,9 +96,9 @@ def evaluate(
         warn(f"equal scores decide {gap:.1%} of MRR: see --ties optimistic and pessimistic")
     if len(runs) > 1 or rules or runs[0] in PRETRAINED.values():
         return
-    variants = {"raw": raw, "filter_with_test": filter_with_test, "candidates": candidates is not None}
+    name = evaluation_name(split, side, ties, raw, filter_with_test, allowed)
     try:
-        path = store_evaluation(runs[0], evaluation_name(split, side, ties, **variants), evaluation, result)
+        path = store_evaluation(runs[0], name, evaluation, result)
         click.echo(f"written to {path}", err=True)
     except OSError as error:
         warn(f"the result cannot be written: {error.filename}: {error.strerror}")

@@ -9,7 +9,7 @@ import cloup
 
 from jobi_tf.console import warn
 
-from ..options import OUT_FOLDER, Command, argument_or_option, candidates_option, run_option, typed_option
+from ..options import COUNT, OUT_FOLDER, Command, argument_or_option, candidates_option, run_option, typed_option
 from ..start import start_tensorflow
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ DTYPES = ("float32", "float16")
 @cloup.command(cls=Command)
 @run_option()
 @argument_or_option("out", "--out", "DIR", OUT_FOLDER, "Folder that gets a folder for the version.")
-@cloup.option("--version", type=int, metavar="N", help="Version number  [default: the next one]")
-@cloup.option("-k", "top_k", type=int, default=100, metavar="K", help="Greatest number of answers to a query.")
+@cloup.option("--version", type=COUNT, help="Version number  [default: the next one]")
+@cloup.option("-k", "top_k", type=click.IntRange(1, 1000), default=100, help="Greatest number of answers to a query.")
 @candidates_option
 @typed_option
 @cloup.option("--dtype", type=click.Choice(DTYPES), default="float32", help="Type of the stored embeddings.")

@@ -9,12 +9,12 @@ from jobi_tf.console import print_table
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 
-from ..options import RUN, Command, out_option
+from ..options import RUN, Command, argument_or_option, out_option
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@cloup.argument("runs", nargs=-1, required=True, type=RUN, metavar="RUN RUN…", help="Folders of the runs.")
+@argument_or_option("runs", "--run-dir", "RUN…", RUN, "Folder of a run.", several=True)
 @out_option("Folder of the merged run.", required=True)
 @cloup.option(
     "--weights",

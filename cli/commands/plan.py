@@ -16,10 +16,10 @@ from ..start import keep_memory, start_tensorflow
 if TYPE_CHECKING:
     from jobi_tf.training.plan import Plan
 
-_MODEL = ("dataset", "model", "dim", "joint", "reciprocal")
+_DATA = ("dataset", "split", "columns", "header")
 _SETTINGS = (
-    *_MODEL,
-    *("negatives", "negatives_mode", "chunk", "optimizer", "table_dtype", "batch_size", "eval_every"),
+    *("model", "dim", "joint", "reciprocal", "negatives", "negatives_mode", "chunk"),
+    *("optimizer", "table_dtype", "batch_size", "eval_every"),
 )
 
 
@@ -29,10 +29,13 @@ _SETTINGS = (
 @cloup.option("--triples", type=COUNT, help="Number of training triples, without --dataset.")
 @cloup.option("--devices", type=COUNT, default=1, help="Number of devices that train.")
 @cloup.option(
-    "--memory", type=click.FloatRange(0, min_open=True), metavar="GB", help="Memory of each  [default: free memory]"
+    "--memory",
+    type=click.FloatRange(0, min_open=True),
+    metavar="GB",
+    help="Memory of each device  [default: free memory]",
 )
 @cloup.option("--calibrate/--no-calibrate", default=True, help="Time some steps on this machine.")
-@settings_options(*_SETTINGS)
+@settings_options(*_DATA, *_SETTINGS)
 @json_option
 @click.pass_context
 def plan(
@@ -69,7 +72,7 @@ def plan(
     result = make_plan(config, graph, devices, available, calibrate)
     if as_json:
         numbers = asdict(result) | {"epoch_seconds": result.epoch_seconds}
-        numbers["settings"] = {name: getattr(result.settings, name) for name in (*_SETTINGS[1:], "learning_rate")}
+        numbers["settings"] = {name: getattr(result.settings, name) for name in (*_SETTINGS, "learning_rate")}
         numbers["memory"]["total"] = result.memory.total
         print_json(numbers, indent=2)
     else:

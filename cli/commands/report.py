@@ -7,12 +7,12 @@ import cloup
 
 from jobi_tf.console import Bar
 
-from ..options import COUNT, FOLDER, Command, out_option
+from ..options import COUNT, FOLDER, Command, argument_or_option, out_option
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@cloup.argument("runs", type=FOLDER, nargs=-1, required=True, metavar="RUN [RUN …]", help="Folders of runs.")
+@argument_or_option("runs", "--run-dir", "RUN…", FOLDER, "Folder of a run.", several=True)
 @out_option("File to write, or replace.", folder=False, default="report.html")
 @cloup.option(
     "--split",

@@ -10,14 +10,14 @@ from jobi_tf.console import print_table, warn
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.files import written_beside
 
-from ..options import COUNT, Command, out_option
+from ..options import COUNT, Command, argument_or_option, out_option
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@cloup.argument("dataset", help="Name of a data set, or a file or folder of triples.")
+@argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a file or folder of triples.")
 @cloup.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=5, help="Time for mining.")
-@cloup.option("-k", type=COUNT, metavar="K", default=20, help="Number of rules to print; a quarter as many exclusions.")
+@cloup.option("-k", type=COUNT, default=20, help="Number of rules to print; a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)
 def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
     """Mine the rules of a data set, and rank its validation and test triples by them alone.

@@ -7,11 +7,11 @@ import click
 import cloup
 
 from jobi_tf.console import print_json, print_table, warn
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.training.config import TrainConfig
 
-from ..options import COUNT, FOLDER, Group, json_option, parse_assignments, seed_option
+from ..options import COUNT, FOLDER, Group, argument_or_option, json_option, parse_assignments, seed_option
 
 SHOWN = ("mrr", "hits@10")
 
@@ -52,7 +52,11 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
             found[path] = run_values(path)
         except DataError as error:
             warn(error)
-    chosen = select_runs(found, parse_assignments(filters, "--filter"), sort and sort.replace("-", "_"))
+    where = parse_assignments(filters, "--filter")
+    settings = {name: value for name, value in where.items() if name in TrainConfig.model_fields}
+    config = TrainConfig.create({"dataset": ""} | settings, "--filter")
+    where |= {name: getattr(config, name) for name in settings}
+    chosen = select_runs(found, where, sort and sort.replace("-", "_"))
     if as_json:
         print_json([{"run": str(path), **values} for path, values in chosen.items()], indent=2)
         return
@@ -86,12 +90,11 @@ def _options(settings: dict[str, Any]) -> str:
 
 
 @runs.command()
-@cloup.argument("a", type=FOLDER, help="Run to compare with.")
-@cloup.argument("b", type=FOLDER, help="Run that is compared.")
+@argument_or_option("runs", "--run-dir", "RUN…", FOLDER, "Folder of a run; twice.", several=True)
 @cloup.option("--samples", type=COUNT, default=10_000, metavar="N", help="Draws of the bootstrap.")
 @seed_option
 @json_option
-def compare(a: Path, b: Path, samples: int, seed: int, as_json: bool) -> None:
+def compare(runs: tuple[Path, ...], samples: int, seed: int, as_json: bool) -> None:
     """Compare two runs on the test split.
 
     Prints the settings that differ, and the difference of MRR and Hits@10 with its 95 % confidence interval and
@@ -100,9 +103,12 @@ def compare(a: Path, b: Path, samples: int, seed: int, as_json: bool) -> None:
     """
     from jobi_tf.report.runs import compare_runs, different_settings, run_values
 
-    runs = [run_values(a), run_values(b)]
+    if len(runs) != 2:
+        raise UsageError(f"expected two runs to compare, got {len(runs)}")
+    a, b = runs
+    values_of = [run_values(a), run_values(b)]
     differences = compare_runs(a, b, samples, seed)
-    settings = different_settings(runs)
+    settings = different_settings(values_of)
     if as_json:
         test = {name: difference._asdict() for name, difference in differences.items()}
         print_json({"runs": [str(a), str(b)], "settings": settings, "test": test}, indent=2)
@@ -115,7 +121,7 @@ def compare(a: Path, b: Path, samples: int, seed: int, as_json: bool) -> None:
     click.echo()
     rows = []
     for name, x in differences.items():
-        values = [f"{run[f'test_{name}']:.4f}" for run in runs]
+        values = [f"{run[f'test_{name}']:.4f}" for run in values_of]
         rows.append([METRICS[name], *values, f"{x.mean:+.4f}", f"{x.low:+.4f} … {x.high:+.4f}", f"{x.p_value:.4f}"])
     print_table(("test", str(a), str(b), "difference", "95 % interval", "p"), rows)
 

@@ -1,11 +1,13 @@
 """`jobi-tf serve`."""
 
+import ipaddress
 from pathlib import Path
 from typing import Any
 
 import click
 import cloup
 
+from jobi_tf.console import warn
 from jobi_tf.errors import MissingExtraError
 
 from ..options import COUNT, FILE, FOLDER, Command, token_option
@@ -17,7 +19,7 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 
 @cloup.command(cls=Command)
 @cloup.argument("folder", metavar="DIR", type=FOLDER)
-@cloup.option("--name", default="", help="Name of the model in requests  [default: name of the folder]")
+@cloup.option("--name", metavar="NAME", help="Name of the model in requests  [default: name of the folder]")
 @cloup.option("--host", default="127.0.0.1", help="Address to listen on.")
 @cloup.option("--rest-port", type=PORT, default=8501, help="Port of REST and the page; 0: any.")
 @cloup.option("--grpc-port", type=PORT, default=8500, help="Port of gRPC; 0: any.")
@@ -28,7 +30,7 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 @cloup.option("--certificate", type=FILE, metavar="FILE", help="TLS certificate, with --key.")
 @cloup.option("--key", type=FILE, metavar="FILE", help="Private key of the certificate.")
 @token_option
-def serve(folder: Path, **options: Any) -> None:
+def serve(folder: Path, name: str | None, **options: Any) -> None:
     """Serve an exported model by REST and gRPC, with a page to try it.
 
     DIR is a folder of versions, as `jobi-tf export` writes it. The newest version is served, and replaced as soon as
@@ -36,10 +38,19 @@ def serve(folder: Path, **options: Any) -> None:
     """
     from jobi_tf.serving.settings import ServerSettings
 
-    settings = ServerSettings(folder, **options)
+    settings = ServerSettings(folder, name or "", **options)
+    if settings.token is None and not _is_loopback(settings.host):
+        warn(f"whoever reaches {settings.host} can send requests: --token-file restricts them")
     start_tensorflow()
     try:
         from jobi_tf.serving.server import serve
     except ImportError as error:
         raise MissingExtraError(f"serving needs {error.name}: pip install 'jobi-tf[serving]'") from error
     serve(settings, click.echo)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

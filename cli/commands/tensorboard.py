@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 import cloup
 
-from ..options import FOLDER, Command
+from ..options import FOLDER, Command, argument_or_option
 
 
 @cloup.command(cls=Command)
-@cloup.argument("runs", type=FOLDER, nargs=-1, metavar="[RUN]...", help="Folders of runs, or a folder that holds runs.")
+@argument_or_option(
+    "runs", "--run-dir", "RUN…", FOLDER, "Folder of a run, or a folder that holds runs.", required=False, several=True
+)
 @cloup.option("--host", default="127.0.0.1", help="Address to listen on.")
 @cloup.option("--port", type=click.IntRange(0, 65535), default=6006, help="Port; 0: any free one.")
 def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:

@@ -25,7 +25,7 @@ from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 
 DTYPES = ("float32", "float16")
-TOP_K, MAX_TOP_K = 100, 1000  # the default, and the greatest with which a request keeps within its memory
+TOP_K, MAX_TOP_K = 100, 1000  # the default, and the greatest
 CHECKED_ROWS = 2**16  # of a table, at once
 LAST_VERSION = 2**63 - 1  # TensorFlow Serving stores versions in 64 bits
 

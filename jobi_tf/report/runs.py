@@ -1,5 +1,6 @@
 """Stored evaluations of runs, the list of runs below a folder, and the comparison of two runs; without TensorFlow."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -21,17 +22,34 @@ if TYPE_CHECKING:
     from jobi_tf.evaluation.evaluate import Evaluation
 
 
-def evaluation_name(split: str, side: str = "both", ties: str = "realistic", **variants: bool) -> str:
+def evaluation_name(
+    split: str,
+    side: str = "both",
+    ties: str = "realistic",
+    raw: bool = False,
+    filter_with_test: bool = False,
+    candidates: np.ndarray | None = None,
+) -> str:
     """Returns the name under which an evaluation is stored, such as `test`, `test-raw` or `valid-tail`.
 
     Args:
         split: the split that was ranked.
         side: `head`, `tail` or `both`.
         ties: rule for equal scores.
-        **variants: whether the evaluation was `raw`, had given `candidates`, and so on.
+        raw: whether other true answers stayed candidates.
+        filter_with_test: whether ranks of another split were filtered with the test triples too.
+        candidates: ids of the candidates, int [C], if not all entities were; different ones have different names.
     """
-    parts = [split, "" if side == "both" else side, "" if ties == "realistic" else ties]
-    return "-".join(filter(None, [*parts, *(name.replace("_", "-") for name, used in variants.items() if used)]))
+    chosen = "" if candidates is None else hashlib.sha256(np.sort(candidates).astype("<i8").tobytes()).hexdigest()[:8]
+    parts = [
+        split,
+        side if side != "both" else "",
+        ties if ties != "realistic" else "",
+        "raw" if raw else "",
+        "filter-with-test" if filter_with_test else "",
+        f"candidates-{chosen}" if chosen else "",
+    ]
+    return "-".join(filter(None, parts))
 
 
 def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result: Mapping[str, Any]) -> Path:

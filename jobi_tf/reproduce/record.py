@@ -94,6 +94,7 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     from jobi_tf.evaluation.evaluate import evaluate
     from jobi_tf.evaluation.metrics import best_row
     from jobi_tf.report.measured import breakdown, first_answers
+    from jobi_tf.report.runs import store_evaluation
     from jobi_tf.training.assembly import epoch
     from jobi_tf.training.run_folder import RunFolder
 
@@ -102,6 +103,7 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     best = best_row(rows, run.config.monitor) or rows[-1]
     seconds = [row["seconds"] for row in rows]
     evaluation = evaluate(run)
+    store_evaluation(run.path, "test", evaluation, evaluation.to_dict())
     known = KnownAnswers.of_graph(run.graph, ("train", "valid", "test"), evaluation.triples)
     answers = first_answers(run.model, evaluation, known, Occurrences.of_graph(run.graph))
     relations: dict[str, dict[str, dict[str, float]]] = {}

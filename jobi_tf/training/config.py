@@ -43,7 +43,7 @@ class TrainConfig(BaseModel):
         UsageError: by `create`, if a setting is unknown, missing or out of range.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
     recipe: str | None = Field(
         None,
@@ -70,7 +70,7 @@ class TrainConfig(BaseModel):
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(1.0, ge=0, allow_inf_nan=False, description="weight of the pair loss")
     answers_per_query: int = Field(
-        8, ge=1, description="full-softmax: answers of a query, which is divided if it has more; 1 as in the paper"
+        8, ge=1, description="full-softmax: most answers of a query, which is divided if it has more (in the paper: 1)"
     )
     pair_entities: int | None = Field(
         None, ge=1, description="full-softmax: entities that the pair loss takes in a step, in turn (default: all)"
@@ -123,8 +123,8 @@ class TrainConfig(BaseModel):
     negatives: int = Field(50, ge=1, description="negatives for each triple")
     negatives_mode: Literal["own", "by-side", "shared", "shared-by-side"] = Field(
         "own",
-        description="own negatives for each triple, or negatives shared by the triples of a chunk, which is faster; in "
-        "one loss, or by side: in one loss for heads and one for tails",
+        description="own: negatives for each triple; shared: for the triples of a chunk, which is faster; by side: one "
+        "loss for heads and one for tails, instead of one for both",
     )
     chunk: int = Field(10, ge=1, description="triples that share their negatives")
     filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")

@@ -19,6 +19,7 @@ from jobi_tf.training.assembly import new_model
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, run_path
 from jobi_tf.training.storage import has_weights, load_model, read_weights, save_model
+from jobi_tf.workers import parts_of, read_in_blocks
 
 
 class RelationAnswer(NamedTuple):
@@ -129,7 +130,7 @@ class Run(ByName):
             UsageError: `k` is below 1.
         """
         check_count(k)
-        table, own = self.model.entities.table.numpy(), self.graph.entities.id(name)
+        table, own = read_in_blocks(*parts_of(self.model.entities.table)), self.graph.entities.id(name)
         norms = np.linalg.norm(table, axis=1)
         similarities = table @ table[own] / np.maximum(norms * norms[own], 1e-30)
         similarities[own] = -np.inf

@@ -70,14 +70,18 @@ def test_results_are_stored(run, call, tmp_path):
         (("--raw",), "test-raw"),
         (("--split", "valid", "--side", "tail"), "valid-tail"),
         (("--split", "valid", "--filter-with-test"), "valid-filter-with-test"),
-        (("--candidates", names), "test-candidates"),
+        (("--candidates", names), "test-candidates-*"),
     ):
         printed = json.loads(call("evaluate", copy, "--json", *options).stdout)
-        stored = json.loads((copy / "evaluations" / f"{name}.json").read_text())
+        (file,) = (copy / "evaluations").glob(f"{name}.json")
+        stored = json.loads(file.read_text())
         assert stored.items() >= printed.items()
     ranks = jobi_tf.evaluate(jobi_tf.load_run(run)).ranks
     assert stored_ranks(copy).T.tolist() == [ranks["head"].ranks().tolist(), ranks["tail"].ranks().tolist()]
     assert json.loads(call("evaluate", copy, "--candidates", names, "--json").stdout)["mean_rank"] <= 3
+    names.write_text("town 3\n")
+    call("evaluate", copy, "--candidates", names)
+    assert len([*copy.glob("evaluations/test-candidates-*.json")]) == 2
     assert stored_evaluation(copy)["mrr"] == pytest.approx((1 / stored_ranks(copy)).mean())
 
 

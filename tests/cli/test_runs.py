@@ -57,7 +57,7 @@ def test_sorts_and_filters(folder, call):
     assert rows[0]["test_mrr"] >= rows[1]["test_mrr"]
     assert names(listed(call, folder, "--filter", "dim=4", "--filter", "eval_every=0")) == ["world"]
     assert listed(call, folder, "--filter", "dim=5") == []
-    for option in ("--sort", "size"), ("--filter", "size=1"), ("--filter", "dim"):
+    for option in ("--sort", "size"), ("--filter", "size=1"), ("--filter", "dim"), ("--filter", "model=complx"):
         assert option[1].split("=")[0] in call("runs", folder, *option, status=2).stderr
 
 

@@ -38,10 +38,10 @@ def test_rules_are_printed_written_and_ranked(triples, call, tmp_path):
 def test_complete_streams_new_triples(run, call, tmp_path):
     graph = jobi_tf.load_run(run).graph
     facts = {tuple(x) for part in graph.splits.values() for x in part.tolist()}
-    lines = [x.split("\t") for x in call("complete", run, "--limit", 7).stdout.splitlines()]
+    lines = [x.split("\t") for x in call("complete", run, "-k", 7).stdout.splitlines()]
     assert len(lines) == 7
     assert not facts & {tuple(x) for x in graph.ids_of_triples([line[:3] for line in lines]).tolist()}
-    call("complete", run, "--relation", "near", "--limit", 3, "--out", tmp_path / "new.tsv")
+    call("complete", run, "--relation", "near", "-k", 3, "--out", tmp_path / "new.tsv")
     assert {x.split("\t")[1] for x in (tmp_path / "new.tsv").read_text().splitlines()} == {"near"}
 
 

@@ -116,6 +116,12 @@ def test_answers_do_not_depend_on_the_batch(server, tiny, count):
         list(threads.map(send, range(12 if count == 1 else 3)))
 
 
+def test_too_many_answers_for_a_request(server):
+    inputs = {"head": ["entity 1"] * 8000, "relation": ["relation 1"] * 8000, "k": [1] * 7999 + [1000]}
+    status, answer = server.predict({"signature_name": "predict_tails", "inputs": inputs})
+    assert (status, "1,048,576" in answer["error"]) == (400, True)
+
+
 def test_one_request_with_many_numbers_of_answers(server, tiny):
     ks = [i % 5 for i in range(600)]
     inputs = {"head": ["entity 1"] * 600, "relation": ["relation 1"] * 600, "k": ks}

@@ -263,10 +263,10 @@ def test_requests_in_parts_and_in_a_row(server):
     sized = head + b"content-length: %d\r\n\r\n%s" % (len(body), body)
     chunked = head + b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     # Java's client asks for HTTP/2 in this way, and sends the body at once.
-    upgrade = b"POST /v1/models/tiny:predict HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade, HTTP2-Settings\r\n"
-    upgrade += b"upgrade: h2c\r\nhttp2-settings: AAMAAABk\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    offer = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+    offers = [request.replace(b"host: localhost\r\n", b"host: localhost\r\n" + offer) for request in (sized, chunked)]
     with socket.create_connection(server.address, 10) as connection:
-        for request in (sized, chunked, sized + sized, upgrade):
+        for request in (sized, chunked, sized + sized, *offers, sized):
             for part in (request[:30], request[30:-5], request[-5:]):
                 connection.sendall(part)
             answer = b""
