@@ -1,6 +1,6 @@
 """Knowledge-graph completion with TensorFlow and Keras 3.
 
-Bilinear embeddings (DistMult, ComplEx, SimplE) trained jointly with entity-relation pair occurrences (JoBi, Balkır et
+Embeddings, such as DistMult, ComplEx and SimplE, trained jointly with entity-relation pair occurrences (JoBi, Balkır et
 al., EMNLP 2019). TensorFlow is loaded when one of the names below is first used, not when this package is imported.
 """
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from jobi_tf.data.batches import training_batches as training_batches
     from jobi_tf.data.graph import Graph as Graph
     from jobi_tf.datasets import load_graph as load_graph
+    from jobi_tf.errors import DataError as DataError
+    from jobi_tf.errors import JobiError as JobiError
+    from jobi_tf.errors import UsageError as UsageError
     from jobi_tf.evaluation.evaluate import evaluate as evaluate
     from jobi_tf.evaluation.rules import RuleModel as RuleModel
     from jobi_tf.losses import FullSoftmax as FullSoftmax
@@ -45,9 +48,11 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "DURA": "models.regularizers",
+    "DataError": "errors",
     "FullSoftmax": "losses",
     "Graph": "data.graph",
     "JoBi": "models.jobi",
+    "JobiError": "errors",
     "L2": "models.regularizers",
     "LazyAdagrad": "optimizers",
     "LazyAdam": "optimizers",
@@ -63,6 +68,7 @@ _MODULES = {
     "SampledMargin": "losses",
     "SampledSoftmax": "losses",
     "Scorer": "models.scorers",
+    "UsageError": "errors",
     "ValidationRanking": "training.callbacks",
     "evaluate": "evaluation.evaluate",
     "load_graph": "datasets",

@@ -1,5 +1,6 @@
 """Errors that are meant for a person: one sentence with what was expected, what came, and where."""
 
+from numbers import Integral
 from typing import Any
 
 
@@ -17,6 +18,17 @@ class DataError(JobiError, ValueError):
 
 class MissingExtraError(JobiError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+def check_at_least(least: int, **numbers: Any) -> None:
+    """Checks arguments, given by name.
+
+    Raises:
+        UsageError: one is not a whole number, or is below `least`.
+    """
+    for name, value in numbers.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+            raise UsageError(f"expected {name} to be a whole number of at least {least}, got {value!r}")
 
 
 def validation_message(error: Any) -> str:

@@ -6,6 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from jobi_tf.errors import UsageError
+
+
+def check_new(folder: Path) -> None:
+    """Checks that a folder can be made.
+
+    Raises:
+        UsageError: it has files already.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"expected a new or empty folder for the run, but {folder} has files already")
+
 
 def _beside(path: Path) -> Path:
     # The name ends as that of `path` does: some writers look at the suffix.

@@ -18,10 +18,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import psutil
 from filelock import FileLock, Timeout
 
 from jobi_tf.errors import JobiError
+from jobi_tf.launch import cores
 
 if TYPE_CHECKING:
     import keras
@@ -136,13 +136,6 @@ class Jobs:
             self.stopped = True
             for process in self._processes:
                 process.terminate()
-
-
-def cores() -> int:
-    """Returns the number of cores that this process may use."""
-    current = psutil.Process()
-    affinity = current.cpu_affinity() if hasattr(current, "cpu_affinity") else None  # macOS has none
-    return len(affinity) if affinity else psutil.cpu_count() or 1
 
 
 def train_or_resume(config: "TrainConfig", callbacks: "Callbacks") -> "Run":

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
+import psutil
+
 from jobi_tf.errors import JobiError
-from jobi_tf.jobs import cores
 
 SECONDS_FOR_THE_CHIEF = 3  # to report by itself what failed in another worker too, such as a wrong setting
 
@@ -81,6 +82,13 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
             "them again, a training with --resume RUN instead of --run-dir and the settings"
         )
     return status
+
+
+def cores() -> int:
+    """Returns the number of cores that this process may use."""
+    current = psutil.Process()
+    affinity = current.cpu_affinity() if hasattr(current, "cpu_affinity") else None  # macOS has none
+    return len(affinity) if affinity else psutil.cpu_count() or 1
 
 
 def _start(

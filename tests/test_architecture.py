@@ -30,7 +30,7 @@ BELOW: dict[str, set[str]] = {
 BELOW["evaluation"] = {*BELOW["models"], "models"}
 BELOW["export"] = {*BELOW["evaluation"], "evaluation"}
 BELOW["training"] = {*BELOW["evaluation"], "evaluation", "datasets"}
-BELOW["jobs"] = {*BELOW["training"], "training"}
+BELOW["jobs"] = {*BELOW["training"], "training", "launch"}
 BELOW["tuning"] = BELOW["report"] = {*BELOW["jobs"], "jobs", "export"}
 BELOW["reproduce"] = {*BELOW["tuning"], "tuning", "report"}
 BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "export", "serving", "launch"}

@@ -214,6 +214,30 @@ def test_validation_batches_and_evaluate_and_predict():
     assert scores["triple"].shape == scores["pair"].shape == (40, 7)
 
 
+@pytest.mark.parametrize("form", FORMS[:4])
+def test_the_number_of_negatives_may_change(form):
+    model = compiled(form=form)
+    for negatives in (4, 10, 2):
+        stream = jobi_tf.training_batches(GRAPH, 50, negatives, mode=form)
+        trained = model.fit(stream, steps_per_epoch=1, verbose=0, shuffle=False).history["loss"][0]
+        (inputs, labels), *_ = stream.take(1)
+        assert model.predict(stream, steps=1, verbose=0)["pair"].shape == labels["pair"].shape
+        assert trained == pytest.approx(np.log(labels["triple"].shape[-1]) + np.log(2), rel=0.1)
+
+
+def test_a_model_and_batches_of_other_heads_are_refused():
+    with pytest.raises(UsageError, match="joint=False"):
+        compiled(joint=False).fit(batches())
+
+
+def test_a_graph_of_another_size_is_refused():
+    other = jobi_tf.Graph.from_triples([("a", "b", "c")] * 9, [("a", "b", "c")])
+    with pytest.raises(UsageError, match="30 entities"):
+        jobi_tf.evaluate(compiled(), other)
+    with pytest.raises(UsageError, match="30 entities"):
+        fit(compiled(), callbacks=[jobi_tf.ValidationRanking(other)])
+
+
 def test_sample_weights_weigh_triples():
     inputs, labels = next(iter(batches()))
     weights = {name: tf.constant(np.arange(50) == 7, tf.float32) for name in labels}
@@ -260,7 +284,7 @@ def test_triples_of_names_make_a_graph_that_trains():
         ([], {}, "training triples"),
         ([("a", "b")], {}, "three columns"),
         ([("a", "b", "")], {}, "''"),
-        ([("a", "b", "c\nd")], {}, "line break"),
+        ([("a", "b", "c\nd")], {}, "one line"),
         ([("a", "b", "c")], {"weights": [1, 2]}, "weight"),
         ([("a", "b", "c")], {"weights": [-1]}, "weight"),
     ],

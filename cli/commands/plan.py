@@ -57,7 +57,8 @@ def plan(
     """
     import psutil
 
-    settings, sizes = given(context), (entities, relations, triples)
+    sizes = entities, relations, triples
+    settings = {name: value for name, value in given(context).items() if name in (*_DATA, *_SETTINGS)}
     known = settings.get("dataset") is not None
     if known == all(sizes) or known == any(sizes):
         raise UsageError("expected --dataset, or --entities, --relations and --triples")

@@ -12,12 +12,13 @@ from jobi_tf.data.negatives import WHOLE, NegativeSampler, Part
 from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences
 from jobi_tf.data.seeds import stream
 from jobi_tf.data.shards import RECORD, Shards
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import UsageError, check_at_least
 
 MODES = ("own", "by-side", "shared", "shared-by-side")
 # By default a query with more answers is split. With all answers at once a few queries would dominate their batch: one
 # of FB15K-237 has 3,612 where most have one, and a step over 500 whole queries is as noisy as one over 13 equal ones.
 ANSWERS_PER_QUERY = 8
+TRIPLES_OF_A_CHUNK = 10
 BLOCKS_AT_ONCE = 4  # that are read from shards
 
 
@@ -39,7 +40,7 @@ def steps_per_epoch(
     queries: bool = False,
     split: str = "train",
     *,
-    answers_per_query: int = ANSWERS_PER_QUERY,
+    answers_per_query: int | None = None,
 ) -> int:
     """Returns the number of full batches of an epoch, at least 1.
 
@@ -51,10 +52,13 @@ def steps_per_epoch(
         answers_per_query: that of `query_batches`.
 
     Raises:
-        UsageError: the batch is larger than the split.
+        UsageError: the batch is larger than the split, or `answers_per_query` has no effect.
     """
     if queries:
-        return _full_batches(number_of_queries(graph, split, answers_per_query), batch_size, f"{split} queries")
+        count = number_of_queries(graph, split, answers_per_query or ANSWERS_PER_QUERY)
+        return _full_batches(count, batch_size, f"{split} queries")
+    if answers_per_query is not None:
+        raise UsageError(f"expected no answers_per_query without queries, got {answers_per_query}")
     return _full_batches(len(graph.split(split)), batch_size, f"{split} triples")
 
 
@@ -62,6 +66,17 @@ def _full_batches(count: int, batch_size: int, what: str) -> int:
     if not 1 <= batch_size <= count:
         raise UsageError(f"expected batch_size to be from 1 to the {count:,} {what}, got {batch_size:,}")
     return count // batch_size
+
+
+def check_negatives(negatives: int, mode: str) -> None:
+    """Checks the number of negatives of a triple.
+
+    Raises:
+        UsageError: it is below 1, or cannot be divided between the sides as the mode needs it.
+    """
+    check_at_least(2 if mode.startswith("shared") else 1, negatives=negatives)
+    if mode.endswith("by-side") and negatives % 2:
+        raise UsageError(f"expected an even number of negatives, half for each side, got {negatives}")
 
 
 def training_batches(
@@ -73,7 +88,7 @@ def training_batches(
     mode: str = "own",
     seed: int = 0,
     *,
-    chunk: int = 10,
+    chunk: int | None = None,
     filter_negatives: bool = False,
     split: str = "train",
     first_step: int = 0,
@@ -96,10 +111,10 @@ def training_batches(
             loss for each side. `"shared"`: `chunk` triples share their negatives, which is faster; the triples of a
             batch are sorted by relation, so that most chunks have one relation. `"shared-by-side"`: both.
         seed: seed of the order and of the negatives.
-        chunk: triples of a chunk, c.
+        chunk: triples of a chunk, c; None: 10.
         filter_negatives: whether negatives that are training triples are ignored by the loss of the triple head.
         split: whose triples.
-        first_step: number of batches to skip.
+        first_step: number of batches to skip; a number, or a tensor in a graph.
         sampler: draws the negatives, instead of one made of `negatives`, `p` and `filter_negatives`.
         part: the `jobi_tf.data.negatives.Part` of each batch that one of several workers makes; `Part(0, 2)` is the
             first half.
@@ -117,7 +132,8 @@ def training_batches(
         | shared-by-side | `SharedNegativesBySide` | [B / c, c, 2, 1 + n / 2] |
 
     Raises:
-        UsageError: an argument is out of range, or the batch is larger than the split or not a multiple of `chunk`.
+        UsageError: an argument is out of range or has no effect, or the batch is larger than the split or not a
+            multiple of `chunk`.
 
     Example:
         >>> graph = jobi_tf.load_graph("world")
@@ -128,8 +144,12 @@ def training_batches(
     if mode not in MODES:
         raise UsageError(f"expected mode to be one of {', '.join(MODES)}, got {mode!r}")
     shared, by_side = mode.startswith("shared"), mode.endswith("by-side")
-    if by_side and negatives % 2:
-        raise UsageError(f"expected an even number of negatives, half of them for each side, got {negatives}")
+    if chunk is not None and not shared:
+        raise UsageError(f"expected no chunk in the mode {mode}, in which negatives are not shared, got {chunk}")
+    chunk = TRIPLES_OF_A_CHUNK if chunk is None else chunk
+    check_at_least(1, chunk=chunk)
+    check_at_least(0, first_step=0 if tf.is_tensor(first_step) else first_step)
+    check_negatives(negatives, mode)
     if shared and batch_size % chunk:
         raise UsageError(f"expected batch_size to be a multiple of the {chunk} triples of a chunk, got {batch_size:,}")
     rows = graph.split(split)
@@ -199,7 +219,7 @@ def query_batches(
         pair_entities: number of entities that the pair head scores in a step, M; all in turn, in an order that changes,
             so that the loss is that of all entities in expectation. None: all of them, E, in each step.
         split: whose triples.
-        first_step: number of batches to skip.
+        first_step: number of batches to skip; a number, or a tensor in a graph.
         part: the `jobi_tf.data.negatives.Part` of each batch that one of several workers makes; `Part(0, 2)` is the
             first half.
 
@@ -210,10 +230,15 @@ def query_batches(
         float32 [B], is its number of answers over that of the mean query.
 
     Raises:
-        UsageError: the batch is larger than the number of queries, or the graph has weights for its triples.
+        UsageError: an argument is out of range or has no effect, the batch is larger than the number of queries, or
+            the graph has weights for its triples.
     """
     if graph.weights:
         raise UsageError("expected a graph without weights of triples for queries against all entities")
+    if pair_entities is not None and not joint:
+        raise UsageError(f"expected no pair_entities without the pair head (joint=False), got {pair_entities}")
+    check_at_least(1, answers_per_query=answers_per_query, pair_entities=1 if pair_entities is None else pair_entities)
+    check_at_least(0, first_step=0 if tf.is_tensor(first_step) else first_step)
     known = KnownAnswers.of_graph(graph, [split])
     parts, place = known.answers.in_parts(answers_per_query)
     count = len(place)

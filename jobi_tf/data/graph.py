@@ -85,7 +85,7 @@ class Graph:
         relations: dict[str, int] = {}
         splits = {}
         for split, triples in zip(SPLITS, (train, valid, test), strict=True):
-            names = _columns([] if triples is None else triples, split)
+            names = columns_of([] if triples is None else triples, split)
             ids = [
                 [known.setdefault(x, len(known)) for x in column]
                 for known, column in zip((entities, relations, entities), names, strict=True)
@@ -239,23 +239,27 @@ class Graph:
         return graph
 
 
-def _columns(triples: Any, split: str) -> list[list[str]]:
-    """Returns the names of heads, relations and tails."""
+def columns_of(triples: Any, split: str) -> list[list[str]]:
+    """Returns the names of heads, relations and tails of what `Graph.from_triples` takes.
+
+    Raises:
+        DataError: it has not three columns, or a name is missing, empty or has a line break.
+    """
     if hasattr(triples, "edges"):  # a networkx graph
         triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
         if any(relation is None for _, relation, _ in triples):
             raise DataError(f"expected an attribute `relation` of each edge in {split}, got an edge without it")
-    rows = getattr(triples, "to_numpy", lambda: np.array(triples, object))()
+    rows = triples.to_numpy() if hasattr(triples, "to_numpy") else np.array([*triples], object)
     if not len(rows):
         return [[], [], []]
     if rows.ndim != 2 or rows.shape[1] < 3 or (rows.shape[1] > 3 and not hasattr(triples, "to_numpy")):
         raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {list(rows.shape)}")
-    columns = [[str(x) for x in column] for column in rows[:, :3].T]
+    columns = rows[:, :3].T.tolist()
     for column in columns:
         for row, name in enumerate(column):
-            if not name or "\n" in name:
-                raise DataError(f"expected names without line breaks in {split}, got {name!r} in row {row}")
-    return columns
+            if name is None or name != name or name == "" or "\n" in str(name):  # NaN differs from itself
+                raise DataError(f"expected a name in one line in row {row} of {split}, got {name!r}")
+    return [[str(x) for x in column] for column in columns]
 
 
 def _checked_weights(weights: Any, count: int) -> np.ndarray:

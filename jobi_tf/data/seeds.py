@@ -5,6 +5,8 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
+from jobi_tf.errors import check_at_least
+
 
 def fold_in(seed: int, *uses: str) -> int:
     """Returns the seed of one use, such as `fold_in(seed, "entities")`, below 2³¹.
@@ -20,5 +22,6 @@ def stream(seed: int, *uses: str) -> tf.Tensor:
 
 
 def _mixed(seed: int, *uses: str) -> np.ndarray:
+    check_at_least(0, seed=seed)
     words = [seed & 0xFFFFFFFF, seed >> 32, *(zlib.crc32(use.encode()) for use in uses)]
     return np.random.SeedSequence(words).generate_state(2, np.uint32)

@@ -49,7 +49,7 @@ class Vocabulary:
         """
         found = self._ids.get(name)
         if found is None:
-            near = self.nearest(name)
+            near = self.nearest(str(name))
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise DataError(f"unknown {self.kind} {name!r}: not among the {len(self):,} of this graph{hint}")
         return found

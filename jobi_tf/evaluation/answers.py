@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
-from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.errors import DataError, JobiError, check_at_least
 from jobi_tf.evaluation.ranker import RankedModel, full_float32
 from jobi_tf.tables import Table
 
@@ -56,7 +56,7 @@ def best_answers(
         UsageError: `k` is below 1.
         JobiError: a score is not finite.
     """
-    check_count(k)
+    check_at_least(1, k=k)
     k = min(k, model.num_entities)
     block = max(1, 2**26 // model.num_entities)
     rows = model.candidates()
@@ -181,14 +181,14 @@ class ByName:
             candidates: names of the only entities that can be answers; None: all.
 
         Raises:
-            DataError: a name is unknown.
+            DataError: a name is unknown, or there are no candidates.
             UsageError: `k` is below 1.
         """
         triples = np.zeros((len(queries), 3), np.int32)
         triples[:, column(1 - side)] = self.graph.entities.ids(entity for entity, _ in queries)
         triples[:, 1] = self.graph.relations.ids(relation for _, relation in queries)
         known = KnownAnswers.of_graph(self.graph, SPLITS, triples, side)
-        allowed = None if candidates is None else self.graph.entities.ids(candidates)
+        allowed = candidate_ids(self.graph, candidates)
         seen = self.occurrences if typed else None
         best = best_answers(self.model, known, triples, side, k, new_only, seen, allowed)
         tables = []
@@ -207,11 +207,15 @@ class ByName:
         return tables
 
 
-def check_count(k: int) -> None:
-    """Checks a number of answers.
+def candidate_ids(graph: Graph, candidates: Any) -> np.ndarray | None:
+    """Returns the ids of candidates, given ids or names; None if all entities are candidates.
 
     Raises:
-        UsageError: it is below 1.
+        DataError: a name is unknown, or there is none.
     """
-    if k < 1:
-        raise UsageError(f"expected k to be at least 1, got {k}")
+    if candidates is None:
+        return None
+    ids = graph.entities.ids_of(candidates)
+    if not len(ids):
+        raise DataError("expected candidates, got none")
+    return ids

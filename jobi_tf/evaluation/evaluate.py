@@ -11,9 +11,9 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.data.shards import blocks
 from jobi_tf.errors import DataError, UsageError
-from jobi_tf.evaluation.answers import ByName
+from jobi_tf.evaluation.answers import ByName, candidate_ids
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
-from jobi_tf.evaluation.ranker import MEMORY_BUDGET, RankedModel, ranker_for
+from jobi_tf.evaluation.ranker import MEMORY_BUDGET, RankedModel, check_graph, ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import data_frame, html_table
@@ -140,8 +140,8 @@ def evaluate(
         progress: called with the number of triples that were ranked on a side since its last call.
 
     Raises:
-        UsageError: `side` is unknown, the graph of a model is missing, `raw` and `filter_with` are both given, or there
-            are candidates with parameter servers.
+        UsageError: `side` is unknown, the graph is missing or not that of the model, `raw` and `filter_with` are both
+            given, or there are candidates with parameter servers.
         DataError: there is no such split or name, or nothing to rank.
         JobiError: a score is not finite.
 
@@ -152,6 +152,7 @@ def evaluate(
     ranked: Any = getattr(model, "model", model)
     if not isinstance(graph, Graph):
         raise UsageError(f"expected the graph of the model as the second argument, got {graph!r}")
+    check_graph(ranked, graph)
     if side not in (*SIDES, "both"):
         raise UsageError(f"expected side to be head, tail or both, got {side!r}")
     if raw and filter_with is not None:
@@ -163,8 +164,9 @@ def evaluate(
         )
     if filter_with is None:
         filter_with = ("train", "valid", "test") if split == "test" or triples is not None else ("train", "valid")
-    known = None if raw else KnownAnswers.of_graph(graph, filter_with, ids)
-    allowed = None if candidates is None else graph.entities.ids_of(candidates)
+    filter_with = () if raw else tuple(filter_with)
+    known = KnownAnswers.of_graph(graph, filter_with, ids) if filter_with else None
+    allowed = candidate_ids(graph, candidates)
     ranker = ranker_for(ranked, known, allowed, memory_budget)
     start = time.perf_counter()
     sides = SIDES if side == "both" else (side,)

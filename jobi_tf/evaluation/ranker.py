@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.ranks import Ranks
@@ -30,6 +31,19 @@ class RankedModel(Protocol):
 
     def scores(self, triples: tf.Tensor, side: int, candidates: Any = None) -> tf.Tensor:
         """Returns the scores of every entity on one side: int [N, 3] → float32 [N, E]."""
+
+
+def check_graph(model: RankedModel, graph: Graph) -> None:
+    """Checks that a model was made for a graph of this size.
+
+    Raises:
+        UsageError: it was not.
+    """
+    sizes, expected = (graph.num_entities, graph.num_relations), (model.num_entities, model.num_relations)
+    if sizes != expected:
+        raise UsageError(
+            f"expected the graph of the model, with {expected[0]:,} entities and {expected[1]:,} relations, got {graph}"
+        )
 
 
 class Ranker:

@@ -8,8 +8,8 @@ from scipy import sparse
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.ranges import ranges
-from jobi_tf.errors import UsageError
-from jobi_tf.evaluation.answers import ByName, check_count
+from jobi_tf.errors import UsageError, check_at_least
+from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.edges import Edges, incidence
 from jobi_tf.evaluation.exclusions import Exclusions, NumpyModel
 from jobi_tf.tables import Table
@@ -109,7 +109,7 @@ class RuleModel(ByName, NumpyModel):
         Raises:
             UsageError: `k` is below 1.
         """
-        check_count(k)
+        check_at_least(1, k=k)
         paths = self._paths[self._paths[:, 0] < self.num_relations]
         parts = [np.insert(paths, 0, 0, axis=1)]
         for label, matrix in self._constants.items():
@@ -128,7 +128,7 @@ class RuleModel(ByName, NumpyModel):
         Raises:
             UsageError: `k` is below 1.
         """
-        check_count(k)
+        check_at_least(1, k=k)
         count, expected, loops = self.num_relations, self.exclusions.expected, self.exclusions.loops
         first, second = np.nonzero(expected[:count])
         once = first <= second % count
@@ -279,7 +279,7 @@ class RuleModel(ByName, NumpyModel):
         """Returns for each pair of row and entity -log Π (1 - confidence) over the best rules of the best groups."""
         groups, most = self._edges.labels + 2, 2**BITS - 1
         keys = (row * self.num_entities + entity) * groups + group  # int64
-        keys = np.sort(keys << BITS | (most - np.minimum(np.rint(value * most), most)).astype(np.int64))
+        keys = np.sort(keys << BITS | (most - np.minimum(np.rint(value * most), most - 1)).astype(np.int64))
         keys = keys[np.diff(keys >> BITS, prepend=-1) != 0]  # the best of each group
         pairs = (keys >> BITS) // groups
         keys = np.sort(pairs << BITS | (keys & most))

@@ -1,5 +1,6 @@
 """What a Keras model needs to train on several devices and workers."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
@@ -12,11 +13,14 @@ from jobi_tf.workers import has_servers, has_workers, parts_of_all
 class DistributedModel(keras.Model):
     """A model that has all its weights from the start, and that several devices and workers may train."""
 
+    heads: Sequence[keras.layers.Layer]
+
     def fit(self, x: Any = None, *args: Any, **kwargs: Any) -> keras.callbacks.History:
         """Trains the model, as `keras.Model.fit` does.
 
         Raises:
-            UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly.
+            UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly, or it has
+                labels for other heads than the model has.
         """
         devices = self.distribute_strategy.num_replicas_in_sync
         rows = next(iter(tf.nest.flatten(x.element_spec))).shape[0] if isinstance(x, tf.data.Dataset) else None
@@ -25,6 +29,14 @@ class DistributedModel(keras.Model):
                 f"expected batches that {devices} devices can share evenly, got {rows} rows (or chunks of shared "
                 "negatives) in a batch"
             )
+        spec = x.element_spec if isinstance(x, tf.data.Dataset) else None
+        if isinstance(spec, tuple) and len(spec) > 1 and isinstance(spec[1], dict):
+            names = {head.name for head in self.heads}
+            if names != spec[1].keys():
+                raise UsageError(
+                    f"expected labels for {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, got "
+                    f"{' and '.join(sorted(spec[1]))}: give the model and its batches the same joint"
+                )
         return super().fit(x, *args, **kwargs)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from jobi_tf.data.occurrences import TAIL, column
 from jobi_tf.data.seeds import fold_in
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import UsageError, check_at_least
 from jobi_tf.models import regularizers as regularizer_objects
 from jobi_tf.models import scorers
 from jobi_tf.models.batches import batch_form
@@ -48,11 +48,11 @@ class JoBi(DistributedModel):
         precision: `"float32"`, or `"bfloat16"`: dtype of the products of queries and all entities in training; weights,
             losses and updates, and all scores outside of training, stay float32.
         table_dtype: dtype of the entity table and its optimizer state; `"bfloat16"` is for sampled negatives only.
-        seed: seed of the default initialisers and of dropout, each table having a stream of its own.
+        seed: seed of the default initialisers and of dropout.
 
     Raises:
-        UsageError: a size is not positive; there is no such scorer or regulariser; the scorer needs reciprocal
-            relations; the dtype policy is not float32; or the precision does not suit the scorer.
+        UsageError: a size or rate is out of range; there is no such scorer or regulariser; the scorer needs reciprocal
+            relations; the dtype policy is not float32; or the precision or a regulariser does not suit the scorer.
 
     Example:
         >>> model = jobi_tf.JoBi(num_entities=135, num_relations=46, dim=32)
@@ -84,9 +84,7 @@ class JoBi(DistributedModel):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        for name, size in (("num_entities", num_entities), ("num_relations", num_relations), ("dim", dim)):
-            if size < 1:
-                raise UsageError(f"expected {name} to be at least 1, got {size}")
+        check_at_least(1, num_entities=num_entities, num_relations=num_relations, dim=dim)
         if self.dtype_policy.compute_dtype != "float32":
             raise UsageError(f"expected the dtype policy float32, got {self.dtype_policy.name}: scores need float32")
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
@@ -96,7 +94,7 @@ class JoBi(DistributedModel):
         self.precision, self.table_dtype = precision, table_dtype
         if self.scorer.tails_only and not reciprocal:
             raise UsageError(f"expected reciprocal=True with the scorer {self.scorer.name}, which has no head query")
-        self.regularizers = [regularizer_objects.get(x) for x in regularizers]
+        self.regularizers = regularizer_objects.get_all(regularizers, self.scorer)
         self.entity_dropout, self.relation_dropout = entity_dropout, relation_dropout
         self.entity_initializer = keras.initializers.get(entity_initializer)
         self.relation_initializer = keras.initializers.get(relation_initializer)
@@ -171,9 +169,11 @@ class JoBi(DistributedModel):
             head: `triple` or `pair`.
 
         Returns:
-            float32 [B, length]. The score of an entity is its dot product with a row of `candidates`, for bilinear
-            scorers, or a function of it; see `Scorer`.
+            float32 [B, length]; for bilinear scorers their dot products with `candidates` are the scores, see `Scorer`.
         """
+        if head not in HEADS[: len(self.heads)]:
+            raise UsageError(f"expected a head out of {', '.join(HEADS[: len(self.heads)])}, got {head!r}")
+        triples = tf.convert_to_tensor(triples)
         anchor = self.entities.rows(triples[:, column(1 - side)])
         return self.heads[HEADS.index(head)].queries_of(triples[:, 1], side, anchor)
 
@@ -182,8 +182,8 @@ class JoBi(DistributedModel):
 
         The result of `candidates()` can be given, so that many calls do not compute it again.
         """
-        queries = self.queries(tf.convert_to_tensor(triples), side)
-        return all_scores(self.scorer, queries, self.candidates() if candidates is None else candidates)
+        candidates = self.candidates() if candidates is None else candidates
+        return all_scores(self.scorer, self.queries(triples, side), candidates)
 
     def score(self, triples: tf.Tensor, head: str = "triple") -> tf.Tensor:
         """Returns the scores of triples by a head, `triple` or `pair`: int [B, 3] → float32 [B]."""

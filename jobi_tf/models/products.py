@@ -13,6 +13,7 @@ DTYPES = ("float32", "bfloat16")
 # Bytes of the rows that are gathered at once on a CPU. Small enough that they stay in the cache and the allocator
 # reuses their memory, which is several times faster than one block of 80 MB; large enough to use all threads.
 BLOCK_BYTES = 4 * 2**20
+USUAL_TRIPLES, USUAL_CANDIDATES = 1024, 64  # of a batch whose size is not known
 PART_BYTES = 64 * 2**20  # of bfloat16 candidates that are cast to float32 at a time
 
 
@@ -64,6 +65,11 @@ def check_dtypes(scorer: Scorer, **dtypes: str) -> None:
             )
 
 
+def axis_size(tensor: tf.Tensor, axis: int) -> int | tf.Tensor:
+    """Returns the size of an axis: a number if it is known, a tensor if it differs between batches."""
+    return tf.shape(tensor)[axis] if tensor.shape[axis] is None else tensor.shape[axis]
+
+
 def own_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
     """Returns the score of one candidate for each query: [..., length] and [..., length] → [...]."""
     return scorer.scores(queries, lambda query: tf.reduce_sum(query * candidates, -1))
@@ -99,7 +105,7 @@ def listed_scores(
     parts = tf.stack(scorer.split_query(queries), 2) if count > 1 else tf.expand_dims(queries, 2)
     flat = tf.reshape(parts, [-1, heads_of_model * count * 2, queries.shape[-1]])
     product = _products if xla or on_gpu() else _products_on_cpu
-    products = tf.reshape(product(flat, candidates, places, heads), [heads_of_model, count, -1, places.shape[1]])
+    products = tf.reshape(product(flat, candidates, places, heads), [heads_of_model, count, -1, axis_size(places, 1)])
     return scorer.score(*tf.unstack(products, count, 1))
 
 
@@ -127,8 +133,9 @@ def _products_on_cpu(queries: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, hea
 
 
 def _products_in_blocks(queries: tf.Tensor, rows: tf.Tensor, places: tf.Tensor, heads: tf.Tensor) -> tf.Tensor:
-    batch, bytes_per_triple = tf.shape(places)[0], 4 * rows.shape[1] * (places.shape[1] or 1)
-    blocks = min(64, math.ceil((places.shape[0] or 1024) * bytes_per_triple / BLOCK_BYTES))
+    batch, (triples, count) = tf.shape(places)[0], places.shape
+    bytes_per_triple = 4 * rows.shape[1] * (USUAL_CANDIDATES if count is None else count)
+    blocks = min(64, math.ceil((triples or USUAL_TRIPLES) * bytes_per_triple / BLOCK_BYTES) or 1)
     size = -(-batch // blocks)
     parts = [slice(i * size, (i + 1) * size) for i in range(blocks)]
     return tf.concat([_compiled_dot(tf.gather(rows, places[x]), queries[x], heads[x]) for x in parts], 1)

@@ -40,7 +40,13 @@ class Positives:
 
 
 class Regularizer(ABC):
-    """A function of the training triples of a batch and the heads of the model, float32 []; it is added to the loss."""
+    """A function of the training triples of a batch and the heads of the model, float32 []; it is added to the loss.
+
+    Attributes:
+        linear_only: whether the scorer has to be linear in the relation.
+    """
+
+    linear_only = False
 
     @property
     def name(self) -> str:
@@ -127,6 +133,7 @@ class RelationPrediction(Regularizer):
     """
 
     name = "relation_prediction"
+    linear_only = True
 
     def __init__(self, weight: float = 1.0):
         self.weight = weight
@@ -134,7 +141,7 @@ class RelationPrediction(Regularizer):
     def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
         """Returns the loss of the triple head."""
         head = heads[0]
-        query = _linear_scorer(head, "relation prediction").relation_query(positives.anchor, positives.answer)
+        query = head.scorer.relation_query(positives.anchor, positives.answer)
         scores = tf.matmul(query, head.all_relations(), transpose_b=True)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(positives.relation, scores)
         return self.weight * positives.triples * tf.reduce_sum(positives.weight * losses)
@@ -151,36 +158,36 @@ class DURA(Regularizer):
     NeurIPS 2020.
     """
 
+    linear_only = True
+
     def __init__(self, weight: float = 0.05):
         self.weight = weight
 
     def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
         """Returns the penalty on entities and queries."""
-        scorer = _linear_scorer(heads[0], "DURA")
+        scorer = heads[0].scorer
         relations = Relations(heads[0].prepared(positives.distinct[0]), positives.place)
         queries = [scorer.queries(TAIL, positives.anchor, relations), scorer.queries(HEAD, positives.answer, relations)]
         squares = [tf.reduce_sum(x * x, -1) for x in (positives.anchor, positives.answer, *queries)]
         return self.weight / 2 * tf.reduce_sum(positives.weight * tf.add_n(squares))
 
 
-def _linear_scorer(head: Head, use: str) -> Scorer:
-    """Returns the scorer of a head.
-
-    Raises:
-        UsageError: it is not linear in the relation.
-    """
-    if not head.scorer.linear_in_relations:
-        raise UsageError(f"expected a scorer that is linear in the relation for {use}, got {head.scorer.name}")
-    return head.scorer
-
-
 REGULARIZERS = {"n3": N3, "l2": L2, "dura": DURA, "relation_prediction": RelationPrediction}
 
 
-def get(regularizer: str | dict[str, Any] | Regularizer) -> Regularizer:
-    """Returns a regulariser, given its name, its serialised form or the regulariser itself.
+def get_all(
+    regularizers: str | Regularizer | Sequence[str | dict[str, Any] | Regularizer], scorer: Scorer
+) -> list[Regularizer]:
+    """Returns the regularisers of a model, each given by its name, by its serialised form or as it is.
 
     Raises:
-        UsageError: there is no such regulariser.
+        UsageError: there is no such regulariser, or it does not suit the scorer.
     """
-    return named_object(regularizer, Regularizer, REGULARIZERS)
+    given = [regularizers] if isinstance(regularizers, str | Regularizer) else regularizers
+    objects = [named_object(x, Regularizer, REGULARIZERS) for x in given]
+    for regularizer in objects:
+        if regularizer.linear_only and not scorer.linear_in_relations:
+            raise UsageError(
+                f"expected a scorer that is linear in the relation for {regularizer.name}, got {scorer.name}"
+            )
+    return objects

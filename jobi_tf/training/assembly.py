@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.data.batches import (
+    check_negatives,
     default_batch_size,
     number_of_queries,
     query_batches,
@@ -18,7 +19,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
 from jobi_tf.models import scorers
 from jobi_tf.models.jobi import HEADS, JoBi
-from jobi_tf.models.regularizers import DURA, L2, N3, Regularizer, RelationPrediction
+from jobi_tf.models.regularizers import DURA, L2, N3, Regularizer, RelationPrediction, get_all
 from jobi_tf.optimizers import LazyAdagrad, LazyAdam, RowAdagrad
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.workers import has_workers
@@ -68,10 +69,9 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
             cannot share it evenly.
     """
     config.check()
-    if config.shared and config.negatives < 2:
-        raise UsageError(f"expected at least 2 shared negatives, one for each side, got {config.negatives}")
-    if config.by_side and config.negatives % 2:
-        raise UsageError(f"expected an even number of negatives, half for each side, got {config.negatives}")
+    get_all(_regularizers(config), scorers.get(config.model))  # raises for a scorer that one does not suit
+    if config.loss != "full-softmax":
+        check_negatives(config.negatives, config.negatives_mode)
     full, multiple = config.loss == "full-softmax", devices * (config.chunk if config.shared else 1)
     if config.batch_size is None:
         count = number_of_queries(graph, "train", config.answers_per_query) if full else len(graph.train)
@@ -201,7 +201,8 @@ def build_batches(
 ) -> tf.data.Dataset:
     """Returns the endless stream of training batches from step `first_step` on, given `completed` settings."""
     queries = config.loss == "full-softmax"
-    names = ["answers_per_query", "pair_entities"] if queries else ["negatives", "p", "chunk", "filter_negatives"]
+    names = ["answers_per_query", "pair_entities"] if queries else ["negatives", "p", "filter_negatives"]
+    names += ["chunk"] * config.shared
     options = {name: getattr(config, name) for name in ("batch_size", "joint", "seed", *names)}
     options |= {"split": split, "first_step": first_step, **more}
     return (

@@ -24,6 +24,7 @@ from jobi_tf.files import written_beside
 from jobi_tf.models import scorers
 from jobi_tf.training.assembly import completed, epoch
 from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.devices import Cluster
 from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import Recipe, overridden
@@ -131,7 +132,12 @@ class Candidate:
     @property
     def _shown(self) -> Iterator[tuple[str, Any]]:
         names = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "relation_prediction")
-        return ((name, self.settings[name]) for name in names if name in self.settings)
+        return ((name, value) for name, value in self.chosen.items() if name in names)
+
+    @property
+    def chosen(self) -> Settings:
+        """The settings in which candidates differ, as they are trained with: those that are given win."""
+        return {name: getattr(self.config, name) for name in self.settings}
 
 
 def train_auto(
@@ -144,8 +150,9 @@ def train_auto(
 
     A third of the time is for the search, up to two thirds where a training takes little: a few candidates, which
     depend on the graph, are trained for half of it, and the better half of them goes on for the other half. The best
-    one is trained again for the rest of the time. Its run folder gets `auto.json`, with what was looked at in the graph
-    and what was measured of each candidate.
+    one is trained again for the rest of the time; when this training is interrupted and resumed, its time is not
+    limited. Its run folder gets `auto.json`, with what was looked at in the graph and what was measured of each
+    candidate.
 
     Args:
         config: the settings that are given, which no candidate changes.
@@ -154,13 +161,16 @@ def train_auto(
         say: called with each line about what is done and why; None: print them on stderr if there are callbacks.
 
     Raises:
-        UsageError: there are no validation triples, no candidate goes with the given settings, or as for
-            `jobi_tf.train`.
+        UsageError: there are no validation triples or several processes, no candidate goes with the given settings, or
+            as for `jobi_tf.train`.
         JobiError: no candidate could be trained.
     """
     begun, total = time.monotonic(), SECONDS_PER_MINUTE * (config.minutes or MINUTES)
     say = say or (partial(print, file=sys.stderr) if callbacks else lambda line: None)
-    config.check()
+    if Cluster.of_environment():
+        raise UsageError("expected one process for the recipe auto, got TF_CONFIG, which names several")
+    if not config.eval_every:
+        raise UsageError("expected eval_every to be at least 1 for the recipe auto, which chooses by rankings, got 0")
     graph = graph or config.load_graph()
     new_run_folder(config, graph)
     if not len(graph.valid):
@@ -186,24 +196,24 @@ def train_auto(
     final = _final(best, given, left)
     reason = f"MRR {best.mrr[-1]:.4f} on {min(len(graph.valid), VALIDATION_TRIPLES):,} validation triples"
     say(f"chosen    {best}: {reason}, the best of {len(ranked)}")
-    say(f"training  at most {final.epochs} epochs of about {best.seconds:.1f} s, for {left:.0f} s")
-
-    def every(training: Training) -> list[keras.callbacks.Callback]:
-        return [*(callbacks(training) if callable(callbacks) else callbacks), _Until(begun + total)]
-
-    run = train_as_configured(final, graph, every)
-    assert run.path is not None
+    epochs = f"{final.epochs} epoch{'s' * (final.epochs > 1)}"
+    say(f"training  at most {epochs} of about {best.seconds:.1f} s, for {max(0, left):.0f} s")
     record = {
         "graph": dataclasses.asdict(look),
         "candidates": [
-            {name: getattr(x, name) for name in ("settings", "mrr", "epochs", "peak", "seconds")} for x in candidates
+            {"settings": x.chosen, "mrr": x.mrr, "epochs": x.epochs, "peak": x.peak, "seconds": x.seconds}
+            for x in candidates
         ],
-        "chosen": best.settings,
+        "chosen": best.chosen,
         "reason": reason,
     }
-    with written_beside(run.path / "auto.json") as beside:
-        beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return run
+
+    def every(training: Training) -> list[keras.callbacks.Callback]:
+        with written_beside(training.folder.path / "auto.json") as beside:
+            beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        return [*(callbacks(training) if callable(callbacks) else callbacks), _Until(begun + total)]
+
+    return train_as_configured(final, graph, every)
 
 
 def _search_seconds(look: Look, graph: Graph, given: Settings, total: float) -> float:

@@ -9,9 +9,15 @@ import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
-from jobi_tf.errors import JobiError, UsageError
-from jobi_tf.evaluation.ranker import ranker_for
+from jobi_tf.errors import JobiError, UsageError, check_at_least
+from jobi_tf.evaluation.ranker import check_graph, ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
+
+
+def is_ranked(epoch: int, every: int, first: int, epochs: int) -> bool:
+    """Returns whether validation triples are ranked after an epoch, counted from 0; see `ValidationRanking`."""
+    since = epoch + 1 - first
+    return (since >= 0 and since % every == 0) or epoch + 1 == epochs
 
 
 class ValidationRanking(keras.callbacks.Callback):
@@ -39,9 +45,7 @@ class ValidationRanking(keras.callbacks.Callback):
 
     def __init__(self, graph: Graph, every: int = 5, epochs: int | None = None, first: int | None = None):
         super().__init__()
-        for name, value in (("every", every), ("first", first)):
-            if value is not None and value < 1:
-                raise UsageError(f"expected {name} to be at least 1, got {value}")
+        check_at_least(1, every=every, first=every if first is None else first)
         if not len(graph.valid):
             raise UsageError(f"expected validation triples in the graph {graph.name}, got none")
         self.graph = graph
@@ -52,20 +56,16 @@ class ValidationRanking(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Collects the known answers."""
+        check_graph(self.model, self.graph)
         known = KnownAnswers.of_graph(self.graph, ("train", "valid"), self.graph.valid)
         with self.model.distribute_strategy.scope():
             self._ranker = ranker_for(self.model, known)
         # In epochs without a ranking Keras' callbacks would warn that they do not find its metrics.
         warnings.filterwarnings("ignore", r".*`?val_(mrr|hits@\d+|mean_rank)`?.* (which is not )?available")
 
-    def is_due(self, epoch: int) -> bool:
-        """Returns whether triples are ranked after an epoch, counted from 0."""
-        since = epoch + 1 - self.first
-        return (since >= 0 and since % self.every == 0) or epoch + 1 == (self.epochs or self.params["epochs"])
-
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Ranks, if it is due."""
-        if self.is_due(epoch):
+        if is_ranked(epoch, self.every, self.first, self.epochs or self.params["epochs"]):
             valid = np.asarray(self.graph.valid)
             self.ranks = [self._ranker.rank(valid, side) for side in range(len(SIDES))]
             metrics = rank_metrics(Ranks.concatenate(self.ranks).ranks())

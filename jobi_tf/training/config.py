@@ -247,11 +247,6 @@ class TrainConfig(BaseModel):
                 for name in ("warm_start", "entity_vectors")
             ),
             (
-                servers and self.recipe == "auto",
-                "another recipe than auto with the strategy parameter-server, got auto",
-                "its search trains in one process",
-            ),
-            (
                 servers and "tensorboard" in self.model_fields_set and self.tensorboard != "none",
                 f"tensorboard none with the strategy parameter-server, got {self.tensorboard}",
                 "its logs need a step in one process; metrics.csv has the metrics",

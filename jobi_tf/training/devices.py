@@ -96,6 +96,16 @@ class Cluster(BaseModel):
         os._exit(0)
 
 
+def names_servers(config: TrainConfig) -> bool:
+    """Returns whether `TF_CONFIG` names parameter servers, and the strategy takes them.
+
+    Raises:
+        UsageError: `TF_CONFIG` cannot be used.
+    """
+    cluster = Cluster.of_environment() if config.strategy in ("auto", "multi-worker", "parameter-server") else None
+    return bool(cluster and cluster.cluster.ps)
+
+
 def with_servers(config: TrainConfig) -> TrainConfig:
     """Returns the settings, with the strategy `parameter-server` if it is `auto` and `TF_CONFIG` names servers.
 
@@ -104,10 +114,7 @@ def with_servers(config: TrainConfig) -> TrainConfig:
     Raises:
         UsageError: `TF_CONFIG` cannot be used, or contradicts the strategy.
     """
-    if config.strategy not in ("auto", "multi-worker", "parameter-server"):
-        return config
-    cluster = Cluster.of_environment()
-    if not (cluster and cluster.cluster.ps):
+    if not names_servers(config):
         if config.strategy == "parameter-server":
             raise UsageError(
                 "expected the environment variable TF_CONFIG to name a chief, workers and servers (ps) with the "
@@ -120,7 +127,7 @@ def with_servers(config: TrainConfig) -> TrainConfig:
     config.check()
     config = config.replace(tensorboard="none")
     _check_cluster(config)
-    if cluster.task.type != "chief":
+    if (cluster := Cluster.of_environment()) and cluster.task.type != "chief":
         cluster.serve()
     return config
 

@@ -185,7 +185,9 @@ def check_memory(needed: int, config: TrainConfig, available: int | None = None)
     available = psutil.virtual_memory().available if available is None else available
     if needed <= available:
         return
-    if config.loss == "full-softmax":
+    if config.strategy == "parameter-server":
+        advice = "more servers, or shards (`jobi-tf data prepare --shards`), which leave the triples in files"
+    elif config.loss == "full-softmax":
         advice = "a smaller batch_size or dim, pair_entities, or the loss softmax with sampled negatives"
     else:
         advice = (

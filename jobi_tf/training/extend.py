@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.graph import Graph
+from jobi_tf.data.graph import Graph, columns_of
 from jobi_tf.data.negatives import Negatives, NegativeSampler
 from jobi_tf.data.occurrences import HEAD, TAIL, Csr, Occurrences, column
 from jobi_tf.data.vocabulary import Vocabulary
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, check_at_least
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.optimizers import LazyAdam
 from jobi_tf.training.assembly import build_batches, compile_model
@@ -27,13 +27,15 @@ def extend(
 ) -> Run:
     """Returns a new run in which entities that training never saw have embeddings fitted to the given triples.
 
-    All other embeddings are as they were. The triples become training triples of the new graph, so known facts. The
-    embedding of a new entity begins at the mean of the entities that occur with its relations, and is fitted by the
-    loss of the run's settings, with negatives from the whole graph, and as a negative of other training triples.
+    All other embeddings are as they were. The triples become training triples of the new graph, so known facts, and are
+    no longer in its other splits. The embedding of a new entity begins at the mean of the entities that occur with its
+    relations, and is fitted by the loss of the run's settings, with negatives from the whole graph, and as a negative
+    of other training triples.
 
     Args:
         run: the run.
-        triples: names (head, relation, tail); heads and tails may be new, relations have to occur in training.
+        triples: names (head, relation, tail), as for `Graph.from_triples`; heads and tails may be new, relations have
+            to occur in training.
         steps: steps with the given triples; None: 100, or 10 epochs if these are more.
         learning_rate: of Adam.
 
@@ -41,12 +43,14 @@ def extend(
         The new run; `save(folder)` writes it.
 
     Raises:
-        DataError: there is no triple, or a relation does not occur in training.
+        DataError: there is no triple, a name cannot be used, or a relation does not occur in training.
+        UsageError: `steps` is below 1.
 
     Example:
         >>> extended = run.extend([("Atlantis", "continent", "Europe"), ("Atlantis", "neighbour", "Portugal")])
         >>> extended.tails("Atlantis", "currency", k=3)
     """
+    check_at_least(1, steps=1 if steps is None else steps)
     graph, ids = _extended_graph(run.graph, triples)
     config = run.model.get_config() | {"num_entities": graph.num_entities, "freeze_entities": False}
     model = JoBi.from_config(config)
@@ -65,20 +69,23 @@ def extend(
 
 def _extended_graph(graph: Graph, triples: Sequence[tuple[str, str, str]]) -> tuple[Graph, np.ndarray]:
     """Returns the graph with the new triples in `train` and in a split of their own, and their ids, int32 [N, 3]."""
-    if not len(triples):
+    heads, relations, tails = columns_of(triples, "the new triples")
+    if not heads:
         raise DataError("expected triples to extend the run with, got none")
-    names = {name: None for h, _, t in triples for name in (h, t) if name not in graph.entities}
+    names = {name: None for pair in zip(heads, tails, strict=True) for name in pair if name not in graph.entities}
     entities = Vocabulary([*graph.entities.names, *names], "entity")
-    extended = Graph(graph.name, entities, graph.relations, graph.splits)
-    ids = extended.ids_of_triples(triples)
+    ids = np.stack([entities.ids(heads), graph.relations.ids(relations), entities.ids(tails)], 1)
     missing = np.setdiff1d(ids[:, 1], graph.train[:, 1])
     if len(missing):
         raise DataError(f"expected relations that occur in training, got {graph.relations[missing[0]]!r}")
-    splits = dict(graph.splits) | {"train": np.concatenate([graph.train, ids]), SPLIT: ids}
-    weights = {
-        name: np.append(x, np.full(len(ids), x.mean(), np.float32)) if name == "train" else x
-        for name, x in graph.weights.items()
-    }
+    given = dict.fromkeys(map(tuple, ids.tolist()))
+    ids, arrays = np.array([*given], np.int32), {name: np.asarray(rows) for name, rows in graph.splits.items()}
+    others = {name: np.array([tuple(x) not in given for x in rows.tolist()], bool) for name, rows in arrays.items()}
+    splits = {name: rows[others[name]] for name, rows in arrays.items()}
+    splits |= {"train": np.concatenate([splits["train"], ids]), SPLIT: ids}
+    weights = {name: values[others[name]] for name, values in graph.weights.items()}
+    if (values := weights.get("train")) is not None:
+        weights["train"] = np.append(values, np.full(len(ids), values.mean(), np.float32))
     return Graph(graph.name, entities, graph.relations, splits, weights=weights), ids
 
 
@@ -120,7 +127,7 @@ def _fit(
     else:
         others = build_batches(config, graph, sampler=_NewEntities(ids, new, graph.num_relations, config))
     batches = tf.data.Dataset.choose_from_datasets([given, others], tf.data.Dataset.range(2).repeat())
-    steps = steps or max(100, 10 * (len(ids) // size))
+    steps = steps if steps is not None else max(100, 10 * (len(ids) // size))
     model.fit(batches, steps_per_epoch=2 * steps, verbose=0, shuffle=False)
 
 

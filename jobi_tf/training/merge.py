@@ -10,7 +10,7 @@ import numpy as np
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.evaluation.weights import Fitted, fit_weights
-from jobi_tf.files import new_folder
+from jobi_tf.files import check_new, new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.models.scorers import RESCAL, ComplEx, DistMult, SimplE
 from jobi_tf.training.config import TrainConfig
@@ -53,8 +53,7 @@ def merge_runs(runs: Sequence[Run | str | Path], out: str | Path, weights: str =
     """
     out, loaded = Path(out), [x if isinstance(x, Run) else load_run(x) for x in runs]
     _check(loaded, weights)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"expected a new or empty folder for the merged run, but {out} has files already")
+    check_new(out)
     models, graph = [run.model for run in loaded], loaded[0].graph
     model = side_by_side(models)
     rows, dims = model.heads[0].relations.table.shape[0], [x.dim for x in models]

@@ -1,5 +1,6 @@
 """What a training of some size takes on some devices, and which strategy and settings suit it."""
 
+import math
 import time
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,7 @@ from jobi_tf.training.estimate import RUNTIME, Memory, Step, memory, step
 LARGEST_TABLES = 2**30
 LARGEST_SAMPLE = 500_000  # triples
 CALIBRATION_SECONDS = 3.0
+SERVER_SHARE = 1.4  # of its part of the tables that a server takes, as measured
 UNSETTLED, FEWEST = 10, 5  # executions: the first ones are traced and compiled; those that are timed at least
 
 
@@ -103,7 +105,7 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
     advice = [f"{config.optimizer} takes {needed.total / 2**30:.1f} GB, more than the {gigabytes} of {where}."]
     half = {} if scorers.get(config.model).distance else {"table_dtype": "bfloat16"}
     rows = {"optimizer": "row-adagrad"}
-    for changes in (half, rows, half | rows):
+    for changes in (half, rows, half | rows) if half else (rows,):
         smaller = config.replace(**changes)
         if smaller == config:
             continue
@@ -115,7 +117,12 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
     tables, room = needed.embeddings + needed.optimizer, available - RUNTIME
     if room <= 0:
         raise UsageError(f"expected more memory than the {RUNTIME / 2**30:.1f} GB of TensorFlow, got {gigabytes}")
-    advice.append(f"The tables fit into the memory of {-(-tables // room)} parameter servers or more.")
+    servers = math.ceil(SERVER_SHARE * tables / room)
+    chief = memory(config, graph, servers).total
+    advice.append(
+        f"The tables fit into the memory of {servers} parameter servers or more; the chief takes {chief / 2**30:.1f} GB"
+        + (", which is too much: see `jobi-tf data prepare --shards`." if chief > available else ".")
+    )
     return "parameter-server", {}, advice
 
 

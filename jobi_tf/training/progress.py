@@ -7,6 +7,7 @@ from rich.console import Console
 
 from jobi_tf.console import Bar, duration
 from jobi_tf.evaluation.metrics import HITS_AT
+from jobi_tf.training.callbacks import is_ranked
 from jobi_tf.training.recording import Training
 from jobi_tf.workers import is_chief
 
@@ -44,7 +45,8 @@ class Progress(keras.callbacks.Callback):
         training, config = self.training, self.training.config
         part = (batch + 1) / training.steps
         state = ""
-        if part == 1 and self._ranks_after(self._epoch):
+        every, first = config.eval_every, config.eval_first or config.eval_every
+        if part == 1 and every and is_ranked(self._epoch, every, first, config.epochs):
             state = f"ranking {len(training.graph.valid):,} validation triples"
         epochs_done = self._epoch + part - training.done
         left = (time.monotonic() - self._begin) / epochs_done * (config.epochs - training.done - epochs_done)
@@ -71,10 +73,6 @@ class Progress(keras.callbacks.Callback):
     def _label(self) -> str:
         epochs = str(self.training.config.epochs)
         return f"epoch {self._epoch + 1:>{len(epochs)}}/{epochs}"
-
-    def _ranks_after(self, epoch: int) -> bool:
-        config = self.training.config
-        return config.eval_every > 0 and ((epoch + 1) % config.eval_every == 0 or epoch + 1 == config.epochs)
 
     def _verdict(self, logs: dict) -> str:
         best = self.training.best  # which is called after this callback

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import DataError
-from jobi_tf.evaluation.answers import ByName, check_count
+from jobi_tf.errors import DataError, check_at_least
+from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, explain
-from jobi_tf.files import new_folder
+from jobi_tf.files import check_new, new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
 from jobi_tf.training.assembly import new_model
@@ -103,7 +103,7 @@ class Run(ByName):
             DataError: a name is unknown.
             UsageError: `k` is below 1.
         """
-        check_count(k)
+        check_at_least(1, k=k)
         ends, names = self.graph.entities.ids([head, tail]), self.graph.relations
         triples = np.stack([np.full(len(names), ends[0]), np.arange(len(names)), np.full(len(names), ends[1])], 1)
         scores = self.model.score(triples).numpy()
@@ -129,7 +129,7 @@ class Run(ByName):
             DataError: the name is unknown.
             UsageError: `k` is below 1.
         """
-        check_count(k)
+        check_at_least(1, k=k)
         table, own = read_in_blocks(*parts_of(self.model.entities.table)), self.graph.entities.id(name)
         norms = np.linalg.norm(table, axis=1)
         similarities = table @ table[own] / np.maximum(norms * norms[own], 1e-30)
@@ -165,7 +165,7 @@ class Run(ByName):
             DataError: the name is unknown.
             UsageError: `k` is below 1.
         """
-        check_count(k)
+        check_at_least(1, k=k)
         number = None if relation is None else self.graph.relations.id(relation)
         triples, scores = best_new_triples(self.model, self.graph, number, k)
         entities, relations = self.graph.entities, self.graph.relations
@@ -185,8 +185,10 @@ class Run(ByName):
         """Writes the run as a new folder, for `jobi_tf.load_run`, and returns the run that is there.
 
         Raises:
-            OSError: the folder exists and is not empty, or cannot be written.
+            UsageError: the folder has files already.
+            OSError: it cannot be written.
         """
+        check_new(Path(folder))
         with new_folder(Path(folder)) as beside:
             RunFolder(beside).begin(self.config, self.graph)
             save_model(self.model, beside / "model.keras")

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.files import check_new
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training import servers
 from jobi_tf.training.assembly import (
@@ -21,7 +22,13 @@ from jobi_tf.training.assembly import (
 )
 from jobi_tf.training.callbacks import StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.devices import number_of_servers, training_strategy, with_servers, workers_needed
+from jobi_tf.training.devices import (
+    names_servers,
+    number_of_servers,
+    training_strategy,
+    with_servers,
+    workers_needed,
+)
 from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import AUTO, with_recipe
@@ -85,15 +92,15 @@ def train(
     if dataset is not None:
         settings["dataset"] = graph.name if graph else dataset
     config = TrainConfig.create((config.model_dump(exclude_unset=True) if config else {}) | settings)
+    if config.recipe == AUTO:
+        from jobi_tf.training.auto import train_auto  # which imports this module
+
+        return train_auto(config, graph, callbacks)
     config = with_recipe(config)
     config.check()
     config = with_servers(config)
     if graph is None:
         graph = config.load_graph()
-    if config.recipe == AUTO:
-        from jobi_tf.training.auto import train_auto  # which imports this module
-
-        return train_auto(config, graph, callbacks)
     return train_as_configured(config, graph, callbacks)
 
 
@@ -104,8 +111,7 @@ def new_run_folder(config: TrainConfig, graph: Graph) -> RunFolder:
         UsageError: it has files already.
     """
     folder = RunFolder(Path(config.run_dir) if config.run_dir else _new_run_dir(graph.name))
-    if folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
-        raise UsageError(f"expected a new or empty folder for the run, but {folder.path} has files already")
+    check_new(folder.path)
     return folder
 
 
@@ -144,8 +150,16 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
         DataError: `run_dir` is not a run, or has no checkpoint yet.
     """
     folder = RunFolder(Path(run_dir))
-    config = folder.read_config()
-    before, config = config, config.replace(**changes)
+    before = folder.read_config()
+    checkpoints = folder.checkpoints()
+    if not checkpoints:
+        raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
+    config = before.replace(**changes)
+    if has_weights(checkpoints[-1]) != names_servers(config):
+        raise UsageError(
+            f"expected {'parameter servers' if has_weights(checkpoints[-1]) else 'no parameter servers'} to resume "
+            f"{folder.path}: a run with servers cannot be resumed without them, nor one without them with servers"
+        )
     config = with_servers(config.replace(run_dir=str(folder.path)))
     for name in changes:
         if name not in MAY_CHANGE_ON_RESUME and getattr(config, name) != getattr(before, name):
@@ -159,19 +173,11 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
             f"({config.schedule}), got {config.epochs}"
         )
     graph = folder.open_graph()
-    checkpoints = folder.checkpoints()
-    if not checkpoints:
-        raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
     state = folder.read_state(checkpoints[-1])
     if config.epochs < state["epoch"]:
         raise UsageError(f"expected at least the {state['epoch']} epochs that {folder.path} has, got {config.epochs}")
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
-    if has_weights(checkpoints[-1]) != has_servers(strategy):
-        raise UsageError(
-            f"expected the strategy {before.strategy} of {folder.path}, got {config.strategy}: a run with parameter "
-            "servers cannot be resumed without them, nor one without them with servers"
-        )
     with workers_needed(strategy, folder.path), strategy.scope():
         if has_servers(strategy):
             model = build_model(config, graph)

@@ -25,6 +25,7 @@ def warm_start(model: JoBi, graph: Graph, run: Run) -> dict[str, int]:
 
     Raises:
         UsageError: the models differ in scorer, embedding size or reciprocal relations.
+        DataError: the graphs have no entity in common.
     """
     for name in ("dim", "reciprocal"):
         ours, theirs = getattr(model, name), getattr(run.model, name)
@@ -35,6 +36,8 @@ def warm_start(model: JoBi, graph: Graph, run: Run) -> dict[str, int]:
             f"expected the scorer {run.model.scorer.name} of {run} for a warm start, got {model.scorer.name}"
         )
     entities = _common(graph.entities, run.graph.entities)
+    if not len(entities[0]):
+        raise DataError(f"expected entities of {run.graph} in {graph} for a warm start, they have no name in common")
     _copy(model.entities.table, run.model.entities.table.numpy(), *entities)
     relations = _common(graph.relations, run.graph.relations)
     for ours, theirs in zip(model.heads, run.model.heads, strict=False):

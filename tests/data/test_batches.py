@@ -152,6 +152,10 @@ def test_a_batch_size_out_of_range_is_refused(batch_size):
         ({"mode": "both"}, "mode .*'both'"),
         ({"mode": "shared", "chunk": 3}, "multiple .*3 .*10"),
         ({"mode": "by-side", "negatives": 5}, "even .*5"),
+        ({"mode": "shared", "negatives": 1}, "negatives .*2.* 1"),
+        ({"mode": "shared", "chunk": 0}, "chunk .* 0"),
+        ({"chunk": 5}, "no chunk .*5"),
+        ({"first_step": -1}, "first_step .*-1"),
     ],
 )
 def test_wrong_arguments_are_refused(options, words):

@@ -93,6 +93,19 @@ def test_other_precisions_are_refused(policy):
         jobi_tf.JoBi(4, 2, dtype=policy)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("entity_dropout", 1.0), ("relation_dropout", -0.5), ("seed", -1), ("dim", 2.5)]
+)
+def test_values_out_of_range_are_refused(name, value):
+    with pytest.raises(UsageError, match=str(value)):
+        jobi_tf.JoBi(4, 2, **{name: value})
+
+
+def test_a_head_that_is_not_there_is_refused():
+    with pytest.raises(UsageError, match="pair"):
+        jobi_tf.JoBi(4, 2, joint=False).score([[0, 1, 2]], head="pair")
+
+
 @pytest.mark.parametrize("size", ["num_entities", "num_relations", "dim"])
 def test_sizes_below_one_are_refused(size):
     with pytest.raises(UsageError, match=f"{size}.* 0"):

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import jobi_tf
 from jobi_tf.errors import UsageError
-from jobi_tf.models import regularizers, scorers
+from jobi_tf.models import scorers
 from jobi_tf.models.scorers import SCORERS
 
 from .batches import BY_SIDE, ENTITIES, FORMS, RELATIONS, batch, triples_of
@@ -159,11 +159,12 @@ def test_a_query_for_relations_gives_the_score(name):
 @pytest.mark.parametrize("regularizer", ["relation_prediction", "dura"])
 def test_other_scorers_refuse_relation_prediction_and_dura(name, regularizer):
     with pytest.raises(UsageError, match=name):
-        jobi_tf.JoBi(ENTITIES, RELATIONS, 4, name, regularizers=[regularizer])(batch("own"))
+        jobi_tf.JoBi(ENTITIES, RELATIONS, 4, name, regularizers=[regularizer], reciprocal=name == "conve")
 
 
 def test_regularizers_by_name():
-    assert regularizers.get("n3").get_config() == jobi_tf.N3().get_config()
+    (found,) = jobi_tf.JoBi(3, 2, regularizers="n3").regularizers
+    assert found.get_config() == jobi_tf.N3().get_config()
     with pytest.raises(UsageError, match="n4"):
         jobi_tf.JoBi(3, 2, regularizers=["n4"])
 

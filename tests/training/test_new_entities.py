@@ -140,6 +140,22 @@ def test_new_entities_are_no_answer_to_everything(tmp_path):
 
 
 def test_extensions_that_cannot_be_are_refused(run):
-    for triples in ([], [("a", "no relation", "b")]):
+    name = GRAPH.relations[0]
+    for triples in ([], [("a", "no relation", "b")], [("a\nb", name, "c")], [("", name, "c")], ("a", name, "b")):
         with pytest.raises(DataError):
             run.extend(triples)
+    with pytest.raises(UsageError, match="steps"):
+        run.extend([("a", name, "b")], steps=0)
+
+
+def test_given_facts_leave_the_other_splits(run):
+    names = GRAPH.entities, GRAPH.relations, GRAPH.entities
+    facts = [tuple(x[i] for x, i in zip(names, rows[0], strict=True)) for rows in (GRAPH.train, GRAPH.test)]
+    graph = run.extend([*facts, ("entity new", "relation 1", "entity 1")], steps=1).graph
+    assert [len(graph.train), len(graph.test)] == [len(GRAPH.train) + 2, len(GRAPH.test) - 1]
+
+
+def test_a_warm_start_needs_a_common_entity(run, settings, tmp_path):
+    other = jobi_tf.Graph.from_triples([("a", "relation 1", "b")] * 90, [("a", "relation 1", "b")])
+    with pytest.raises(DataError, match="in common"):
+        train(tmp_path / "other", other, warm_start=str(run.path), **settings)

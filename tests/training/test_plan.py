@@ -74,5 +74,7 @@ def test_the_command(call):
     assert found["epoch_seconds"] == pytest.approx(found["steps"] * found["step_seconds"])
     assert found["memory"]["total"] < 4 * 2**30
     assert found["strategy"] == "one"
+    two = json.loads(call("plan", "--dataset", "world", "--devices", 2, "--no-calibrate", "--json").stdout)
+    assert two["strategy"] == "mirrored"
     sizes = ("--entities", "100", "--relations", "5", "--triples", "5000")
     assert "row-adagrad" in call("plan", *sizes, "--optimizer", "row-adagrad", "--no-calibrate").stdout

@@ -87,14 +87,21 @@ def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
     assert (run.config.recipe, run.config.minutes, run.config.dim, run.config.seed) == ("auto", 0.2, 4, 5)
     best = max(found["candidates"], key=lambda x: (len(x["mrr"]), x["mrr"]))
     assert found["chosen"] == best["settings"]
+    assert {x["settings"]["dim"] for x in found["candidates"] if "dim" in x["settings"]} == {4}
     assert run.config.loss == found["chosen"].get("loss", "softmax")
     assert run.history["epoch"][-1] <= 3
     assert "search" in capsys.readouterr().err
 
 
-def test_auto_needs_validation_triples_and_settings_that_go_together(tmp_path):
+def test_auto_needs_validation_triples_and_settings_that_go_together(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="valid"):
         jobi_tf.train(random_graph(valid=0), recipe="auto", callbacks=(), run_dir=tmp_path / "run")
     with pytest.raises(UsageError, match="batch_size"):
         jobi_tf.train(GRAPH, recipe="auto", batch_size=10**6, callbacks=(), run_dir=tmp_path / "run")
+    with pytest.raises(UsageError, match="eval_every"):
+        jobi_tf.train(GRAPH, recipe="auto", eval_every=0, callbacks=(), run_dir=tmp_path / "run")
+    addresses = {"worker": ["localhost:1", "localhost:2"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": addresses, "task": {"type": "worker", "index": 0}}))
+    with pytest.raises(UsageError, match="one process"):
+        jobi_tf.train(GRAPH, recipe="auto", callbacks=(), run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
