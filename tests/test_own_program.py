@@ -220,7 +220,7 @@ def test_the_number_of_negatives_may_change(form):
     for negatives in (4, 10, 2):
         stream = jobi_tf.training_batches(GRAPH, 50, negatives, mode=form)
         trained = model.fit(stream, steps_per_epoch=1, verbose=0, shuffle=False).history["loss"][0]
-        (inputs, labels), *_ = stream.take(1)
+        (_, labels), *_ = stream.take(1)
         assert model.predict(stream, steps=1, verbose=0)["pair"].shape == labels["pair"].shape
         assert trained == pytest.approx(np.log(labels["triple"].shape[-1]) + np.log(2), rel=0.1)
 

@@ -19,6 +19,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
 from jobi_tf.models import scorers
 from jobi_tf.models.jobi import HEADS, JoBi
+from jobi_tf.models.products import check_dtypes
 from jobi_tf.models.regularizers import DURA, L2, N3, Regularizer, RelationPrediction, get_all
 from jobi_tf.optimizers import LazyAdagrad, LazyAdam, RowAdagrad
 from jobi_tf.training.config import TrainConfig
@@ -69,7 +70,9 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
             cannot share it evenly.
     """
     config.check()
-    get_all(_regularizers(config), scorers.get(config.model))  # raises for a scorer that one does not suit
+    scorer = scorers.get(config.model)
+    check_dtypes(scorer, precision=config.precision, table_dtype=config.table_dtype)
+    get_all(_regularizers(config), scorer)  # raises for a scorer that one does not suit
     if config.loss != "full-softmax":
         check_negatives(config.negatives, config.negatives_mode)
     full, multiple = config.loss == "full-softmax", devices * (config.chunk if config.shared else 1)

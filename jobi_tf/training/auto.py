@@ -179,7 +179,7 @@ def train_auto(
     say(f"graph     {look}")
     search = _search_seconds(look, graph, given, total)
     candidates = _candidates(look, graph, given, total, search)
-    say(f"search    {len(candidates)} candidates, for about {search:.0f} of {total:.0f} s")
+    say(f"search    {len(candidates)} candidate{'s' * (len(candidates) > 1)}, for about {search:.0f} of {total:.0f} s")
     with tempfile.TemporaryDirectory() as folder:
         _search(
             candidates,
