@@ -167,8 +167,11 @@ def train_auto(
     """
     begun, total = time.monotonic(), SECONDS_PER_MINUTE * (config.minutes or MINUTES)
     say = say or (partial(print, file=sys.stderr) if callbacks else lambda line: None)
-    if Cluster.of_environment():
-        raise UsageError("expected one process for the recipe auto, got TF_CONFIG, which names several")
+    if Cluster.of_environment() or config.strategy in ("multi-worker", "parameter-server"):
+        raise UsageError(
+            "expected one process for the recipe auto, got several by TF_CONFIG or the strategy "
+            f"{config.strategy}: its search trains in one"
+        )
     if not config.eval_every:
         raise UsageError("expected eval_every to be at least 1 for the recipe auto, which chooses by rankings, got 0")
     graph = graph or config.load_graph()

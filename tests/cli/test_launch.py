@@ -150,7 +150,7 @@ def test_servers_train_as_one_process_and_others_go_on(umls, call, tmp_path):
     evaluation.unlink()
     launch(several, "--split", "valid", workers=1, servers=3, command="evaluate")
     assert json.loads(evaluation.read_text())["mrr"] == pytest.approx(best["val_mrr"], rel=1e-4)
-    assert "parameter-server" in call("train", "--resume", several, "--strategy", "one", status=2).stderr
+    assert "parameter servers" in call("train", "--resume", several, "--strategy", "one", status=2).stderr
 
 
 @pytest.mark.slow
