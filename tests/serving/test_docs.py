@@ -1,4 +1,4 @@
-"""What docs/serving.md offers to copy."""
+"""What docs/tensorflow-serving.md offers to copy."""
 
 import textwrap
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tensorflow-serving.md"
 
 
 def test_models_config():
