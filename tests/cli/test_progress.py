@@ -5,6 +5,7 @@ import pytest
 from rich.console import Console
 
 from jobi_tf.console import Bar, duration, print_table
+from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.progress import Progress
 
 LOSSES = {"loss": 12.3456, "triple_loss": 11.9876, "pair_loss": 0.3456}
@@ -13,7 +14,7 @@ RANKED = {"val_mrr": 0.31, "val_hits@1": 0.22, "val_hits@3": 0.33, "val_hits@10"
 
 def training(best: float, waited: int = 0):
     return SimpleNamespace(
-        config=SimpleNamespace(epochs=100, batch_size=1000, eval_every=2),
+        config=TrainConfig(dataset="umls", epochs=100, batch_size=1000, eval_every=2),
         graph=SimpleNamespace(valid=range(17535)),
         best=SimpleNamespace(monitor="val_mrr", best=best, waited=waited, patience=3),
         steps=4,
