@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 30
 
 
-def print_json(value: Any, indent: int | None = None) -> None:
-    """Prints a value as JSON."""
-    print(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False))
+def print_json(value: Any) -> None:
+    """Prints a value as a line of JSON."""
+    print(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def warn(sentence: object) -> None:

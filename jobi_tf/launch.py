@@ -52,6 +52,7 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
 
     Raises:
         JobiError: a process was killed.
+        KeyboardInterrupt: the chief was interrupted before it could print anything.
     """
     jobs = {"chief": 1, "worker": workers, "ps": servers} if servers else {"worker": workers}
     ports = iter(_free_ports(sum(jobs.values())))
@@ -63,7 +64,7 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
                 for index in range(count):
                     output = stack.enter_context(tempfile.TemporaryFile()) if tasks else None
                     tasks.append(_Task(job, index, output, _start(cluster, job, index, arguments, output)))
-            with _forwarded(tasks[0].process):
+            with _forwarded(tasks[0].process) as received:
                 while (failed := _first_to_fail(tasks, bool(servers))) and _may_restart(failed, bool(servers)):
                     print(f"{failed.name} was killed, and is started again", file=sys.stderr)
                     failed.process = _start(cluster, failed.type, failed.index, arguments, failed.output)
@@ -77,6 +78,8 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
                 task.process.kill()
                 task.process.wait()
     if status < 0:
+        if -status in received:  # before it could handle the signal
+            raise KeyboardInterrupt
         raise JobiError(
             f"{failed.name} was killed ({signal.Signals(-status).name}), and all other processes were ended; start "
             "them again, a training with --resume RUN instead of --run-dir and the settings"
@@ -131,18 +134,21 @@ def _first_to_fail(tasks: list[_Task], servers: bool) -> _Task | None:
 
 
 @contextmanager
-def _forwarded(chief: subprocess.Popen) -> Iterator[None]:
-    """Passes SIGINT and SIGTERM on to the chief, which ends as a training that is interrupted does.
+def _forwarded(chief: subprocess.Popen) -> Iterator[set[int]]:
+    """Passes SIGINT and SIGTERM on to the chief, which ends as a training that is interrupted does; yields those sent.
 
     The others wait for it in their next step, and are ended after it: it may need them to complete its own step.
     """
 
+    received: set[int] = set()
+
     def forward(number: int, frame: object) -> None:
+        received.add(number)
         chief.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -85,7 +85,7 @@ def list_(as_json: bool) -> None:
 
     entries = listing()
     if as_json:
-        print_json(entries, indent=2)
+        print_json(entries)
         return
     numbers = ("entities", "relations", "train", "valid", "test")
     rows = [
@@ -114,7 +114,7 @@ def stats(prepared: "Prepared", as_json: bool) -> None:
     from jobi_tf.datasets.statistics import statistics
 
     result = statistics(prepared.graph)
-    print_json(asdict(result), indent=2) if as_json else _print_statistics(result)
+    print_json(asdict(result)) if as_json else _print_statistics(result)
 
 
 def _print_statistics(result: "Statistics") -> None:
@@ -153,7 +153,7 @@ def check(prepared: "Prepared", threshold: float, min_support: int, as_json: boo
     from jobi_tf.datasets.check import check as check_graph
 
     report = check_graph(prepared.graph, threshold=threshold, min_support=min_support)
-    print_json({**asdict(report), "clean": report.clean}, indent=2) if as_json else _print_report(report)
+    print_json({**asdict(report), "clean": report.clean}) if as_json else _print_report(report)
     if strict and not report.clean:
         click.get_current_context().exit(1)
 

@@ -75,7 +75,7 @@ def plan(
         numbers = asdict(result) | {"epoch_seconds": result.epoch_seconds}
         numbers["settings"] = {name: getattr(result.settings, name) for name in (*_SETTINGS, "learning_rate")}
         numbers["memory"]["total"] = result.memory.total
-        print_json(numbers, indent=2)
+        print_json(numbers)
     else:
         _print_plan(result)
 

@@ -94,7 +94,7 @@ def _experiments(names: tuple[str, ...]) -> list["Experiment"]:
     from jobi_tf.reproduce.experiment import Experiment
 
     chosen = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]
-    experiments = [Experiment.read(name) for name in dict.fromkeys(chosen)]
+    experiments = [Experiment.read(name) for name in chosen]
     for experiment in experiments:
         if sum(other.name == experiment.name for other in experiments) > 1:
             raise UsageError(f"expected experiments with different names, got two called {experiment.name!r}")
@@ -105,7 +105,7 @@ def _sources(datasets: tuple[str, ...], experiments: list["Experiment"]) -> list
     from jobi_tf.reproduce.runs import Source
 
     known = {name for experiment in experiments for name in experiment.datasets}
-    sources = [Source.parse(text, known) for text in dict.fromkeys(datasets)]
+    sources = [Source.parse(text, known) for text in datasets]
     for source in sources:
         if [other.name for other in sources].count(source.name) > 1:
             raise UsageError(f"expected data sets with different names, got two called {source.name!r}: see NAME=PATH")

@@ -58,7 +58,7 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
     where |= {name: getattr(config, name) for name in settings}
     chosen = select_runs(found, where, sort and sort.replace("-", "_"))
     if as_json:
-        print_json([{"run": str(path), **values} for path, values in chosen.items()], indent=2)
+        print_json([{"run": str(path), **values} for path, values in chosen.items()])
         return
     if not chosen:
         click.echo(f"no runs in {folder}" + (f", {len(found)} before filtering" if found else ""), err=True)
@@ -111,7 +111,7 @@ def compare(runs: tuple[Path, ...], samples: int, seed: int, as_json: bool) -> N
     settings = different_settings(values_of)
     if as_json:
         test = {name: difference._asdict() for name, difference in differences.items()}
-        print_json({"runs": [str(a), str(b)], "settings": settings, "test": test}, indent=2)
+        print_json({"runs": [str(a), str(b)], "settings": settings, "test": test})
         return
     columns = ("setting", str(a), str(b))
     if settings:

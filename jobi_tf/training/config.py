@@ -145,7 +145,9 @@ class TrainConfig(BaseModel):
     epochs: int = Field(100, ge=1, description="largest number of epochs")
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never rank")
     eval_first: int | None = Field(
-        None, ge=1, description="epoch of the first ranking, from which eval_every is counted (default: eval_every)"
+        None,
+        ge=1,
+        description="epoch of the first ranking, from which the others are counted (default: like the others)",
     )
     monitor: Literal["mrr", "hits@1", "hits@3", "hits@10"] = Field(
         "hits@10", description="validation metric by which the best epoch is kept"
@@ -155,7 +157,7 @@ class TrainConfig(BaseModel):
     entity_vectors: str | None = Field(
         None, description="pretrained entity embeddings to begin with, by name: .npz or word2vec text"
     )
-    freeze_entities: bool = Field(False, description="keep the embeddings of warm_start or entity_vectors as they are")
+    freeze_entities: bool = Field(False, description="keep the given entity embeddings as they are")
     checkpoint_every: str = Field(
         "1", pattern=r"^[1-9]\d*m?$", description="epochs between checkpoints, or minutes such as 10m"
     )

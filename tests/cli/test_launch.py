@@ -181,6 +181,17 @@ def test_killed_servers_are_recovered_from_the_checkpoint(umls, tmp_path, optimi
     assert max(np.diff(losses)) < 0.02  # as much as it rises by chance
 
 
+def test_workers_that_are_ended_while_they_start_leave_nothing_to_resume(tmp_path):
+    process = start("--dataset", "world", "--run-dir", tmp_path / "run")
+    while len(psutil.Process(process.pid).children()) < 2:
+        time.sleep(0.02)
+    time.sleep(0.2)  # until `launch` passes signals on
+    process.terminate()
+    _, words = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert words.strip() == "Interrupted."
+
+
 def test_what_all_workers_reject_is_one_sentence(tmp_path):
     process = start("--dataset", tmp_path, "--run-dir", tmp_path / "run")
     _, words = process.communicate(timeout=120)
