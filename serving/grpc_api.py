@@ -22,7 +22,7 @@ from .errors import ServingError, invalid
 from .limits import Limits
 from .metrics import Metrics
 from .model import Model
-from .saved_model import Signature
+from .saved_model import Signature, fits
 
 # The fields of a TensorProto in which TensorFlow Serving writes values, and clients expect them.
 _FIELDS = {
@@ -131,7 +131,7 @@ class PredictionService(PredictionServiceServicer):
             wanted = ", ".join(f"{name} of {x.dtype.name}" for name, x in signature.inputs.items())
             raise invalid(f"expected the inputs {wanted}, got {key!r} of type {tensor.dtype}")
         sizes = [dim.size for dim in tensor.tensor_shape.dim]
-        if min(sizes, default=-1) < 0 or not spec.shape.is_compatible_with(sizes):
+        if min(sizes, default=-1) < 0 or not fits(sizes, spec):
             raise invalid(f"expected shape {spec.shape} for the input {key!r}, got {sizes}")
         self._model.check_rows(sizes[0])  # before the array is made, as few bytes may stand for many values
         try:

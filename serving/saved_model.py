@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -50,14 +50,14 @@ class Signature:
         self._threads = threads
         self._batch_rows = metrics.rows.labels(name)
         self._waiting: list[Request] = []
-        self._computing: asyncio.Task[None] | None = None
+        self._computing = False
 
     def check(self, inputs: Arrays) -> int:
         """Returns the number of rows of inputs; raises a `ServingError` if names or shapes are wrong."""
         if inputs.keys() != self.inputs.keys():
             raise invalid(f"expected the inputs {', '.join(self.inputs)}, got {', '.join(sorted(inputs)) or 'none'}")
         for key, spec in self.inputs.items():
-            if not spec.shape.is_compatible_with(inputs[key].shape):
+            if not fits(inputs[key].shape, spec):
                 raise invalid(f"expected shape {spec.shape} for the input {key!r}, got {inputs[key].shape}")
         rows = {key: len(array) for key, array in inputs.items()}
         if len({*rows.values()}) > 1:
@@ -66,36 +66,47 @@ class Signature:
 
     async def predict(self, inputs: Arrays, rows: int) -> Outputs:
         """Computes the outputs for inputs that were checked; those of a large request in several batches."""
+        if rows <= BATCH_ROWS:
+            return await self._computed(inputs, rows)
         # All parts have as many columns as the row with the greatest k, which is added to each.
-        widest = [int(inputs["k"].argmax())] if "k" in inputs and rows > BATCH_ROWS else []
+        widest = [int(inputs["k"].argmax())] if "k" in inputs else []
         parts, step = [], BATCH_ROWS - len(widest)
-        for start in range(0, rows, step) or [0]:  # one after the other, so that small requests get in between
+        for start in range(0, rows, step):  # one after the other, so that small requests get in between
             chosen = [*range(start, min(start + step, rows)), *widest]
-            part = {key: array[chosen] for key, array in inputs.items()}
-            future: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
-            self._waiting.append((part, len(chosen), future))
-            if self._computing is None or self._computing.done():
-                self._computing = asyncio.create_task(self._compute_waiting())
-            outputs = await future
+            outputs = await self._computed({key: array[chosen] for key, array in inputs.items()}, len(chosen))
             parts.append({key: array[: len(chosen) - len(widest)] for key, array in outputs.items()})
         return _joined(parts)
 
-    async def _compute_waiting(self) -> None:
-        while batch := self._next_batch():
+    def _computed(self, inputs: Arrays, rows: int) -> asyncio.Future[Outputs]:
+        """Returns the outputs of rows that fit into a batch, when they are computed."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Outputs] = loop.create_future()
+        self._waiting.append((inputs, rows, future))
+        if not self._computing:
+            self._compute_waiting(loop)
+        return future
+
+    def _compute_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begins the next batch, whose end begins the one after it."""
+        batch = self._next_batch()
+        self._computing = bool(batch)
+        if batch:
             self._batch_rows.observe(sum(rows for _, rows, _ in batch))
-            joined = _joined([inputs for inputs, _, _ in batch])
-            try:
-                outputs = await asyncio.get_running_loop().run_in_executor(self._threads, self.compute, joined)
-            except Exception as error:
-                for _, _, future in batch:
-                    if not future.done():
-                        future.set_exception(error)
+            parts = [inputs for inputs, _, _ in batch]
+            computing = loop.run_in_executor(self._threads, lambda: self.compute(_joined(parts)))
+            computing.add_done_callback(lambda computed: self._answer(loop, batch, computed))
+
+    def _answer(self, loop: asyncio.AbstractEventLoop, batch: list[Request], computed: asyncio.Future[Outputs]) -> None:
+        end, error = 0, computed.exception()
+        for inputs, rows, future in batch:
+            start, end = end, end + rows
+            if future.done():  # the request was given up
                 continue
-            end = 0
-            for inputs, rows, future in batch:
-                start, end = end, end + rows
-                if not future.done():  # the request still waits for it
-                    future.set_result(self._part(outputs, slice(start, end), inputs))
+            if error:
+                future.set_exception(error)
+            else:
+                future.set_result(self._part(computed.result(), slice(start, end), inputs))
+        self._compute_waiting(loop)
 
     def _next_batch(self) -> list[Request]:
         """Takes the oldest requests out of the queue, without those that were given up."""
@@ -166,6 +177,11 @@ class SavedModel:
         self._session.close()
         del self._session
         gc.collect()  # session and graph refer to each other
+
+
+def fits(shape: Sequence[int], spec: tf.TensorSpec) -> bool:
+    """Returns whether an array of this shape can be fed; faster than `tf.TensorShape.is_compatible_with`."""
+    return len(shape) == len(spec.shape) and all(b in (None, a) for a, b in zip(shape, spec.shape, strict=True))
 
 
 def _spec(info: Any) -> tf.TensorSpec:

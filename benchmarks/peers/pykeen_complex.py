@@ -34,15 +34,15 @@ def main(folder: str, count: int, ranked: int, dim: int, batch: int, negatives: 
     part = TriplesFactory(train.mapped_triples[torch.randperm(train.num_triples)[:count]], **ids)
     rows = test.mapped_triples[:ranked]
     model = ComplEx(triples_factory=part, embedding_dim=dim, loss="crossentropy", random_seed=0)
-    loop = SLCWATrainingLoop(
-        model=model,
-        triples_factory=part,
-        optimizer=torch.optim.Adam(model.parameters(), lr=1e-3),
-        negative_sampler="basic",
-        negative_sampler_kwargs={"num_negs_per_pos": negatives},
-    )
     evaluator, known = RankBasedEvaluator(), [train.mapped_triples]
     for line in sys.stdin:
+        loop = SLCWATrainingLoop(  # one trains up to a number of epochs, so that it would train in its first round only
+            model=model,
+            triples_factory=part,
+            optimizer=torch.optim.Adam(model.parameters(), lr=1e-3),
+            negative_sampler="basic",
+            negative_sampler_kwargs={"num_negs_per_pos": negatives},
+        )
         start = time.perf_counter()
         if json.loads(line)["measure"] == "train":
             loop.train(part, num_epochs=2, batch_size=batch, use_tqdm=False, use_tqdm_batch=False)
