@@ -1,8 +1,8 @@
 """Adam and two forms of Adagrad whose step costs as much as the rows that it touches, not as much as the table."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -12,19 +12,74 @@ from jobi_tf.workers import InBlocks
 
 # Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
+# If so many rows of a table are touched, one pass over all of it is faster than gathering and scattering these rows.
+LARGE_SHARE = 0.25
 MULTIPLE = 32  # The number of bfloat16 rows in a block is a multiple of this.
 
 Settings = dict[str, tf.Tensor]
-# Given gradients, settings and what the optimizer keeps of rows: what is to be added to the rows of each table.
-Changes = Callable[..., tuple[tf.Tensor, ...]]
+
+
+class Rule(NamedTuple):
+    """The formula of an optimizer, for rows of a variable and of its slots, which are what it keeps beside variables.
+
+    Both functions take gradients, settings and slots, each as a tensor.
+    """
+
+    slots: Callable[..., tuple[tf.Tensor, ...]]  # what is added to the slots
+    step: Callable[..., tf.Tensor]  # given the new slots: what is added to the variable
+
+
+def _moments(
+    gradients: tf.Tensor, settings: Settings, first: tf.Tensor, second: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    return (1 - settings["beta1"]) * (gradients - first), (1 - settings["beta2"]) * (gradients**2 - second)
+
+
+def _adam_step(gradients: tf.Tensor, settings: Settings, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    rate = settings["lr"] * tf.sqrt(1 - settings["beta2_power"]) / (1 - settings["beta1_power"])
+    return -rate * first / (tf.sqrt(second) + settings["epsilon"])
+
+
+def _squares(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor]:
+    return (gradients**2,)
+
+
+def _mean_squares(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor]:
+    return (tf.reshape(tf.reduce_mean(gradients**2, list(range(1, len(gradients.shape)))), tf.shape(sums)),)
+
+
+def _adagrad_step(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tf.Tensor:
+    return -settings["lr"] * gradients / (_aligned(tf.sqrt(sums), gradients) + settings["epsilon"])
+
+
+ADAM = Rule(_moments, _adam_step)
+ADAGRAD = Rule(_squares, _adagrad_step)
+ROW_ADAGRAD = Rule(_mean_squares, _adagrad_step)
 
 
 class _Sparse:
     """What optimizers for sparse gradients have in common."""
 
+    rule: Rule
     sparse = True  # handles gradients that are `tf.IndexedSlices`
     xla = False  # the training step is compiled by XLA as a whole; set by `JoBi.compile`
     concurrent = False  # several workers update the same rows at any time; set by `JoBi.compile`
+
+    def _update_rows(self, tables: list[tf.Variable], gradient: tf.IndexedSlices, settings: Settings) -> None:
+        """Updates the rows of [variable, slots...] for which there is a gradient."""
+        rows, gradients = sum_repeated(gradient, self.xla)
+        if self.xla or self.concurrent or on_gpu() or tables[0].dtype == tf.bfloat16:
+            _add(self.rule, tables, rows, gradients, settings, self.xla)
+            return
+        tf.cond(
+            tf.size(rows) >= math.ceil(LARGE_SHARE * tables[0].shape[0]),
+            lambda: _update_most(self.rule, tables, rows, gradients, settings),
+            lambda: self._update_few(tables, rows, gradients, settings),
+        )
+
+    def _update_few(self, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
+        """Updates rows that are a small part of a float32 table, on a CPU."""
+        _add(self.rule, tables, rows, gradients, settings, xla=False)
 
     def save_own_variables(self, store: Any) -> None:
         """Writes the state where Keras saves it."""
@@ -67,6 +122,8 @@ class LazyAdam(_Sparse, keras.optimizers.Adam):
         _refuse_dense(kwargs)
         super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
 
+    rule = ADAM
+
     @property
     def slots(self) -> list[list[keras.Variable]]:
         """What is kept beside the variables: the moments, a list of each in the order of the variables."""
@@ -91,13 +148,12 @@ class LazyAdam(_Sparse, keras.optimizers.Adam):
             var, first, second = (table.handle for table in tables)
             tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, grad=gradient, **settings, **lock)
             return
-        rows, gradients = sum_repeated(gradient, self.xla)
-        if tables[0].dtype != tf.bfloat16 and not (self.xla or self.concurrent or on_gpu()):
-            for start, size in _blocks(tf.size(rows), variable.shape[0]):
-                part = slice(start, start + size)
-                _update_block(tables, rows[part], gradients[part], settings)
-        else:
-            _add(_adam, tables, rows, gradients, settings, self.xla)
+        self._update_rows(tables, gradient, settings)
+
+    def _update_few(self, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
+        for start, size in _blocks(tf.size(rows), tables[0].shape[0]):
+            part = slice(start, start + size)
+            _update_block(tables, rows[part], gradients[part], settings)
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -130,6 +186,8 @@ class LazyAdagrad(_Sparse, keras.optimizers.Adagrad):
         _refuse_dense(kwargs)
         super().__init__(learning_rate, initial_accumulator_value, epsilon, name=name, **kwargs)
 
+    rule = ADAGRAD
+
     @property
     def slots(self) -> list[list[keras.Variable]]:
         """What is kept beside the variables: the accumulators, in the order of the variables."""
@@ -147,11 +205,11 @@ class LazyAdagrad(_Sparse, keras.optimizers.Adagrad):
         if not isinstance(gradient, tf.IndexedSlices):
             tf.raw_ops.ResourceApplyAdagradV2(grad=gradient, **handles, **settings)
             return
-        rows, gradients = sum_repeated(gradient, self.xla)
-        if self.xla or tables[0].dtype == tf.bfloat16:
-            _add(_adagrad, tables, rows, gradients, settings, self.xla)
-        else:
-            tf.raw_ops.ResourceSparseApplyAdagradV2(indices=rows, grad=gradients, **handles, **settings)
+        self._update_rows(tables, gradient, settings)
+
+    def _update_few(self, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
+        var, accum = (table.handle for table in tables)
+        tf.raw_ops.ResourceSparseApplyAdagradV2(var=var, accum=accum, grad=gradients, indices=rows, **settings)
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -172,6 +230,9 @@ class RowAdagrad(LazyAdagrad):
 
     Reference: Lerer et al., PyTorch-BigGraph, MLSys 2019, section 4.1; also in DGL-KE.
     """
+
+    rule = ROW_ADAGRAD
+    _update_few = _Sparse._update_few  # TensorFlow has a kernel for Adagrad only
 
     def __init__(
         self,
@@ -200,9 +261,9 @@ class RowAdagrad(LazyAdagrad):
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
         tables, settings = self._tables_and_settings(variable, learning_rate)
         if isinstance(gradient, tf.IndexedSlices):
-            _add(_row_adagrad, tables, *sum_repeated(gradient, self.xla), settings, self.xla)
+            self._update_rows(tables, gradient, settings)
             return
-        for table, change in zip(tables, _row_adagrad(gradient, settings, tables[1]), strict=True):
+        for table, change in zip(tables, _changes(ROW_ADAGRAD, gradient, settings, tables[1:]), strict=True):
             table.assign_add(change)
 
 
@@ -228,39 +289,22 @@ def _refuse_dense(options: dict[str, Any]) -> None:
         raise ValueError(f"expected only options that act on touched rows, got {', '.join(refused)}")
 
 
-def _adam(gradients: tf.Tensor, settings: Settings, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Returns what Adam adds to a variable and to its moments."""
-    of_first = (1 - settings["beta1"]) * (gradients - first)
-    of_second = (1 - settings["beta2"]) * (gradients**2 - second)
-    rate = settings["lr"] * tf.sqrt(1 - settings["beta2_power"]) / (1 - settings["beta1_power"])
-    return -rate * (first + of_first) / (tf.sqrt(second + of_second) + settings["epsilon"]), of_first, of_second
-
-
-def _adagrad(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Returns what Adagrad adds to a variable and to its accumulator."""
-    squares = gradients**2
-    return -settings["lr"] * gradients / (tf.sqrt(sums + squares) + settings["epsilon"]), squares
-
-
-def _row_adagrad(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Returns what Adagrad with an accumulator for each row adds to a variable and to its accumulator."""
-    squares = tf.reduce_mean(gradients**2, list(range(1, len(gradients.shape))), keepdims=True)  # [U, 1, ...]
-    added = tf.reshape(squares, tf.shape(sums))
-    roots = tf.reshape(tf.sqrt(sums + added), tf.shape(squares))
-    return -settings["lr"] * gradients / (roots + settings["epsilon"]), added
+def _aligned(rows: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+    """Appends axes of size 1 to what there is for each row, [U], so that it is broadcast over others, [U, ...]."""
+    return tf.reshape(rows, tf.concat([tf.shape(rows), tf.ones([len(others.shape) - len(rows.shape)], tf.int32)], 0))
 
 
 def _add(
-    changes: Changes, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings, xla: bool
+    rule: Rule, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings, xla: bool
 ) -> None:
-    """Adds to some rows of [variable, slots...] what `changes` returns for them.
+    """Updates some rows of [variable, slots...].
 
     Float32 rows are added to, not assigned: XLA ignores additions to rows that do not exist, which `sum_repeated`
     returns, and no addition of another worker is lost. Bfloat16 rows are rounded at random and assigned.
     """
     if tables[0].dtype != tf.bfloat16:
-        old = [tf.gather(table, rows) for table in tables[1:]]
-        for table, change in zip(tables, changes(gradients, settings, *old), strict=True):
+        added = _changes(rule, gradients, settings, [tf.gather(table, rows) for table in tables[1:]])
+        for table, change in zip(tables, added, strict=True):
             table.scatter_add(tf.IndexedSlices(change, rows))
         return
     count = tf.size(rows)
@@ -269,17 +313,22 @@ def _add(
         part = tf.minimum(tf.range(start, tf.where(start < count, start + size, start)), count - 1)
         own = tf.gather(rows, part)
         old = [tf.gather(table, own) for table in tables]
-        new = _rounded_rows(changes, tf.gather(gradients, part), settings, *old)
+        new = _rounded_rows(rule, tf.gather(gradients, part), settings, *old)
         for table, values in zip(tables, new, strict=True):
             table.scatter_update(tf.IndexedSlices(values, own))
 
 
+def _changes(rule: Rule, gradients: tf.Tensor, settings: Settings, slots: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns what is added to [variable, slots...]."""
+    added = rule.slots(gradients, settings, *slots)
+    return [rule.step(gradients, settings, *(x + change for x, change in zip(slots, added, strict=True))), *added]
+
+
 @compiled
-def _rounded_rows(changes: Changes, gradients: tf.Tensor, settings: Settings, *old: tf.Tensor) -> list[tf.Tensor]:
+def _rounded_rows(rule: Rule, gradients: tf.Tensor, settings: Settings, *old: tf.Tensor) -> list[tf.Tensor]:
     """Returns the new values of rows, each in the dtype of the old ones."""
     gradients, *values = (tf.cast(x, tf.float32) for x in (gradients, *old))
-    added = changes(gradients, settings, *values[1:])
-    new = [x + change for x, change in zip(values, added, strict=True)]
+    new = [x + change for x, change in zip(values, _changes(rule, gradients, settings, values[1:]), strict=True)]
     return [rounded(x, gradients) if y.dtype == tf.bfloat16 else x for x, y in zip(new, old, strict=True)]
 
 
@@ -315,6 +364,31 @@ def _blocks(rows: tf.Tensor, count: int, multiple: int = 1) -> list[tuple[tf.Ten
     blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(count / ROWS_OF_A_BLOCK))
     size = -(-rows // (blocks * multiple)) * multiple
     return [(i * size, size) for i in range(blocks)]
+
+
+def _update_most(
+    rule: Rule, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings
+) -> None:
+    """Updates some rows of [variable, slots...] in one pass over all rows."""
+    places = tf.fill(tables[0].shape[:1], -1)
+    places = tf.tensor_scatter_nd_update(places, rows[:, None], tf.range(tf.size(rows)))
+    _update_where(rule, tuple(tables), tf.gather(gradients, tf.maximum(places, 0)), places >= 0, settings)
+
+
+@compiled
+def _update_where(
+    rule: Rule, tables: tuple[tf.Variable, ...], gradients: tf.Tensor, touched: tf.Tensor, settings: Settings
+) -> None:
+    """Updates [variable, slots...] where rows are touched.
+
+    XLA does so in place, as the variable depends on the new slots only: were the old ones needed, it would copy them.
+    """
+    variable, *slots = (tf.convert_to_tensor(table) for table in tables)
+    added = rule.slots(gradients, settings, *slots)
+    new = [tf.where(_aligned(touched, x), x + y, x) for x, y in zip(slots, added, strict=True)]
+    moved = variable + rule.step(gradients, settings, *new)
+    for table, values in zip(tables, [tf.where(_aligned(touched, variable), moved, variable), *new], strict=True):
+        table.assign(values)
 
 
 def _update_block(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:

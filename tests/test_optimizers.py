@@ -3,8 +3,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from jobi_tf import LazyAdagrad, LazyAdam, RowAdagrad
+from jobi_tf import LazyAdagrad, LazyAdam, RowAdagrad, optimizers
 from jobi_tf.optimizers import rounded, sum_repeated
+
+
+@pytest.fixture(params=["some rows", "one pass over all rows"])
+def way(request, monkeypatch):
+    """Both ways to update rows, whatever their share of the table."""
+    monkeypatch.setattr(optimizers, "LARGE_SHARE", 2.0 if request.param == "some rows" else 0.0)
 
 
 def table(rows=6, width=3):
@@ -32,6 +38,7 @@ def oracle(values, gradients, rate=0.1, b1=0.9, b2=0.999, eps=1e-7):
     return x
 
 
+@pytest.mark.usefixtures("way")
 def test_rows_without_an_entry_stay_bit_for_bit():
     variable = table()
     optimizer = built(variable, 0.1)
@@ -45,6 +52,7 @@ def test_rows_without_an_entry_stay_bit_for_bit():
         assert (old[[1, 4]] != new[[1, 4]]).all()
 
 
+@pytest.mark.usefixtures("way")
 def test_repeated_rows_are_added_up_before_they_are_squared():
     variable = keras.Variable(np.zeros((2, 1), np.float32))
     optimizer = built(variable, 0.1)
@@ -57,6 +65,7 @@ def test_repeated_rows_are_added_up_before_they_are_squared():
     assert variable.numpy()[:, 0] == pytest.approx([0, -0.1], abs=1e-6)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("concurrent", [False, True])
 def test_a_row_that_comes_and_goes_follows_the_oracle(concurrent):
     variable = table()
@@ -73,6 +82,7 @@ def test_a_row_that_comes_and_goes_follows_the_oracle(concurrent):
     np.testing.assert_allclose(variable, oracle(expected, gradients), atol=1e-5)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("rows", [1, 3, 4, 5, 130, 2500])
 def test_with_all_rows_touched_it_is_adam(rows):
     ours, theirs = table(rows), table(rows)
@@ -111,6 +121,7 @@ def adagrad_oracle(values, gradients, rate=0.1, start=0.0, eps=1e-10):
     return x
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("start", [0.0, 0.5])
 def test_adagrad_with_repeated_and_absent_rows_follows_the_oracle(start):
     variable = table()
@@ -145,6 +156,7 @@ def row_adagrad_oracle(values, gradients, rate=0.1, start=0.0, eps=1e-10):
     return x, total
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("start", [0.0, 0.5])
 @pytest.mark.parametrize("xla", [False, True])
 def test_row_adagrad_with_repeated_and_absent_rows_follows_the_oracle(start, xla):

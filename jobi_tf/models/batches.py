@@ -89,7 +89,7 @@ def _score_lists(
     """Scores a triple and its negatives, in one list or in one for each side; `shape` is that of a triple's scores."""
     heads, relation, tails = tf.unstack(batch.triples, axis=1)
     rows, (head, tail, *places) = model.entities.lookup(heads, tails, *negatives, xla=model.xla)
-    ends = spread(rows, head, tail, xla=model.xla)  # embeddings of heads and tails, [B, width] each
+    rows, *ends = table_and_rows(rows, head, tail)  # ends: embeddings of heads and tails, [B, width] each
     relations = _TripleRelations(model, relation, training)
     queries = _stacked_queries(model.scorer, model.reciprocal, *model.known(ends, training), *relations.each())
     lists = zip((head, tail), places, strict=False)

@@ -185,9 +185,9 @@ def table_and_rows(table: tf.Tensor, *places: tf.Tensor) -> list[tf.Tensor]:
     @tf.custom_gradient
     def taken(table: tf.Tensor):  # type: ignore[no-untyped-def]
         def gradient(of_table: tf.Tensor, *of_rows: tf.Tensor) -> tf.Tensor:
-            for ids, values in zip(places, of_rows, strict=True):
-                of_table = tf.tensor_scatter_nd_add(of_table, ids[..., None], values)
-            return of_table
+            ids = tf.concat([tf.reshape(x, [-1, 1]) for x in places], 0)
+            values = tf.concat([tf.reshape(x, [-1, table.shape[1]]) for x in of_rows], 0)
+            return tf.tensor_scatter_nd_add(of_table, ids, values)
 
         return [tf.identity(table), *(tf.gather(table, ids) for ids in places)], gradient
 
