@@ -194,7 +194,7 @@ class Queries(Batch):
         if self.pair_entities is not None:
             places["pairs"] = self.pair_entities[0]
         if model.regularizers:
-            places["answers"] = tf.reshape(tf.maximum(self.answers, 0), [-1])
+            query, places["answers"], shares = self._listed(model.xla)
         table, *rows = table_and_rows(model.entities.table.value, *places.values())
         embeddings = dict(zip(places, rows, strict=True))
         ids = model.heads[0].relation_ids(self.relations, self.sides)
@@ -212,26 +212,25 @@ class Queries(Batch):
             scores.append(all_scores(model.scorer, queries, model.scorer.candidate(candidates), precision))
         if not model.regularizers:
             return scores, None
-        return scores, self._positives(model, embeddings, ids, relations, place)
-
-    def _positives(
-        self,
-        model: "JoBi",
-        embeddings: Mapping[str, tf.Tensor],
-        ids: tf.Tensor,
-        relations: Sequence[tf.Tensor],
-        place: tf.Tensor,
-    ) -> Positives:
-        """Returns each answer of each query as a triple; padding counts 0."""
-        given = tf.cast(self.answers >= 0, tf.float32)  # [B, m]
-        count, queries = tf.shape(given)[1], tf.cast(tf.size(self.weights), tf.float32)
-        share = given * (self.weights / (queries * tf.reduce_sum(given, 1)))[:, None]
-        anchor, ids, place, sides = (tf.repeat(x, count, 0) for x in (embeddings["anchors"], ids, place, self.sides))
+        (anchor,) = spread(embeddings["anchors"], query, xla=model.xla)
         answer = embeddings["answers"]
         if not model.reciprocal:
-            at_tail = sides[:, None] == TAIL
+            at_tail = tf.gather(self.sides, query)[:, None] == TAIL
             anchor, answer = tf.where(at_tail, anchor, answer), tf.where(at_tail, answer, anchor)
-        return Positives(anchor, answer, ids, relations, place, tf.reshape(share, [-1]), triples=0.5)
+        ids, place = tf.gather(ids, query), tf.gather(place, query)
+        return scores, Positives(anchor, answer, ids, relations, place, shares, triples=0.5)
+
+    def _listed(self, xla: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the query of each answer and its entity, int32 [N] each, and what it counts as a triple, float32 [N].
+
+        XLA has to know N: there padding is listed too, as entity 0 that counts 0.
+        """
+        given = tf.cast(self.answers >= 0, tf.float32)  # [B, m]
+        queries = tf.cast(tf.size(self.weights), tf.float32)
+        shares = given * (self.weights / (queries * tf.reduce_sum(given, 1)))[:, None]
+        answers, shares = tf.reshape(tf.maximum(self.answers, 0), [-1]), tf.reshape(shares, [-1])
+        listed = tf.range(tf.size(answers)) if xla else tf.cast(tf.where(shares > 0)[:, 0], tf.int32)
+        return listed // tf.shape(given)[1], tf.gather(answers, listed), tf.gather(shares, listed)
 
 
 FORMS: tuple[type[Batch], ...] = (
