@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
-from jobi_tf.errors import DataError, JobiError, check_at_least
-from jobi_tf.evaluation.ranker import RankedModel, full_float32
+from jobi_tf.errors import DataError, check_at_least
+from jobi_tf.evaluation.ranker import RankedModel, check_finite, full_float32
 from jobi_tf.tables import Table
 
 
@@ -57,52 +57,28 @@ def best_answers(
         JobiError: a score is not finite.
     """
     check_at_least(1, k=k)
-    k = min(k, model.num_entities)
     block = max(1, 2**26 // model.num_entities)
-    rows = model.candidates()
-    allowed = None
-    if candidates is not None:
-        allowed = np.zeros(model.num_entities, bool)
-        allowed[candidates] = True
-    parts = []
+    rows, parts = model.candidates(), []
     for start in range(0, len(triples) or 1, block):
         queries = triples[start : start + block]
         with full_float32():
             scores = model.scores(tf.constant(queries), side, rows)
-        parts.append(_best(scores, known, queries, side, k, new_only, seen, allowed))
+        check_finite(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1))))
+        facts = np.zeros(scores.shape, bool)
+        facts[known.lookup(side, queries)] = True
+        if new_only:
+            scores = tf.where(facts, -np.inf, scores)
+        if seen:
+            typed = np.zeros(scores.shape, bool)
+            for row, relation in zip(typed, queries[:, 1].tolist(), strict=True):
+                row[seen.of(side, relation)] = True
+            scores = tf.where(typed, scores, -np.inf)
+        if candidates is not None:
+            scores = tf.where(np.isin(np.arange(model.num_entities), candidates), scores, -np.inf)
+        values, entities = (x.numpy() for x in tf.math.top_k(scores, min(k, model.num_entities)))
+        entities = np.where(np.isneginf(values), -1, entities)
+        parts.append((entities, values, np.take_along_axis(facts, entities, 1) & (entities >= 0)))
     return BestAnswers(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-
-
-def _best(
-    scores: tf.Tensor,
-    known: KnownAnswers,
-    triples: np.ndarray,
-    side: int,
-    k: int,
-    new_only: bool,
-    seen: Occurrences | None,
-    allowed: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    count = scores.shape[1]
-    if not bool(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))):
-        raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
-    rows, answers = known.lookup(side, triples)
-    if new_only:
-        places = tf.constant(np.stack([rows, answers], 1), tf.int32)
-        scores = tf.tensor_scatter_nd_update(scores, places, tf.fill([len(rows)], -np.inf))
-    if seen:
-        relations, place = np.unique(triples[:, 1], return_inverse=True)
-        of_relation = np.zeros((len(relations), count), bool)
-        for row, relation in zip(of_relation, relations, strict=True):
-            row[seen.of(side, relation)] = True
-        scores = tf.where(of_relation[place], scores, -np.inf)
-    if allowed is not None:
-        scores = tf.where(allowed, scores, -np.inf)
-    values, entities = (x.numpy() for x in tf.math.top_k(scores, k))
-    entities = np.where(np.isneginf(values), -1, entities)
-    marks = np.zeros((len(triples), count), bool)
-    marks[rows, answers] = True
-    return entities, values, np.take_along_axis(marks, entities, 1) & (entities >= 0)
 
 
 class Answer(NamedTuple):

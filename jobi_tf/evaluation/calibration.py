@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from scipy import optimize
+from scipy.special import expit as sigmoid
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.negatives import NegativeSampler, contains
@@ -16,7 +18,7 @@ BINS = 15
 MAX_TRIPLES = 20_000
 FEW_TRIPLES = 2000  # where the fit should be quick
 DRAWS = 20  # corruptions drawn on each side of a triple; the first one that is not a known fact is used
-MAX_STEPS, HALVINGS = 100, 34  # of Newton's method
+TOLERANCE = 1e-10  # of the gradient of the cross entropy
 
 Scores = Callable[[np.ndarray], np.ndarray]
 
@@ -173,7 +175,7 @@ def balanced_weights(true: np.ndarray) -> np.ndarray:
 
 
 def fit(scores: np.ndarray, true: np.ndarray) -> tuple[float, float]:
-    """Returns the slope and intercept of least cross entropy, by Newton's method (Lin, Lin and Weng 2007).
+    """Returns the slope and intercept of least cross entropy.
 
     All triples weigh as much as all corruptions. The targets are Platt's, which no finite score reaches:
     (n₊ + 1) / (n₊ + 2) for the n₊ triples, and 1 / (n₋ + 2) for the n₋ corruptions.
@@ -184,29 +186,21 @@ def fit(scores: np.ndarray, true: np.ndarray) -> tuple[float, float]:
     """
     positives, negatives = int(true.sum()), int((~true).sum())
     targets = np.where(true, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-    inputs = np.stack([scores, np.ones_like(scores)], 1)  # [N, 2]
-    weights = balanced_weights(true)
+    scale = np.abs(scores).max() or 1.0
+    inputs, weights = np.stack([scores / scale, np.ones_like(scores)], 1), balanced_weights(true)  # [N, 2], [N]
 
-    def loss(point: np.ndarray) -> float:
+    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
         logits = inputs @ point
-        return float(weights @ (np.logaddexp(0, logits) - targets * logits))
+        value = weights @ (np.logaddexp(0, logits) - targets * logits)
+        return float(value), inputs.T @ (weights * (sigmoid(logits) - targets))
 
-    point = np.zeros(2)
-    for _ in range(MAX_STEPS):
+    def curvature(point: np.ndarray) -> np.ndarray:
         probabilities = sigmoid(inputs @ point)
-        gradient = inputs.T @ (weights * (probabilities - targets))
-        curvature = (inputs.T * (weights * probabilities * (1 - probabilities))) @ inputs
-        step = np.linalg.solve(curvature + 1e-12 * np.eye(2), gradient)
-        better = (x for i in range(HALVINGS) if loss(x := point - 0.5**i * step) < loss(point))
-        if (next_point := next(better, None)) is None:
-            break
-        point = next_point
-    return float(point[0]), float(point[1])
+        return (inputs.T * (weights * probabilities * (1 - probabilities))) @ inputs
 
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """Returns 1 / (1 + exp(-x)), for any x without overflow."""
-    return 0.5 * (1 + np.tanh(0.5 * x))
+    options = {"gtol": TOLERANCE}
+    found = optimize.minimize(loss, np.zeros(2), jac=True, hess=curvature, method="trust-exact", options=options)
+    return float(found.x[0] / scale), float(found.x[1])
 
 
 def expected_calibration_error(

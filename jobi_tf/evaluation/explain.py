@@ -1,19 +1,44 @@
-"""Why a model believes a triple, and which triples it believes most."""
+"""Why a model believes a triple, what its graph says for it, and which triples the model believes most."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
-from jobi_tf.evaluation.evidence import RulePath, Similar, paths, similar_triples
+from jobi_tf.evaluation.edges import Edges
 from jobi_tf.evaluation.ranker import Ranker, full_float32
+from jobi_tf.evaluation.rules import confidence
 from jobi_tf.models.jobi import HEADS, JoBi
 from jobi_tf.models.products import all_scores
 
 BLOCK = 2**24  # scores at once
+SHOWN = 5  # paths, and similar triples
+
+
+class RulePath(NamedTuple):
+    """A path from head to tail in the training triples, and the rule that it is an instance of.
+
+    Attributes:
+        path: the path, such as `Bern -[capital of]-> Switzerland`.
+        confidence: that of the rule, hits / (body + 5), where the body is the number of pairs of entities with such a
+            path.
+        support: its hits, the number of these pairs between which the relation holds in training.
+    """
+
+    path: str
+    confidence: float
+    support: int
+
+
+class Similar(NamedTuple):
+    """A training triple of the same relation, and the mean cosine of its head and tail with those of a triple."""
+
+    head: str
+    tail: str
+    similarity: float
 
 
 @dataclass(frozen=True)
@@ -68,26 +93,81 @@ def explain(model: JoBi, graph: Graph, triple: np.ndarray, probability: float | 
     )
 
 
+def paths(graph: Graph, triple: np.ndarray) -> list[RulePath]:
+    """Returns paths of length 1 and 2 that speak for a triple, int [3], those of the most confident rules first.
+
+    The triple itself is not an edge. The rules are those of `jobi_tf.RuleModel`. Of several paths by one rule the first
+    is returned.
+    """
+    train = np.asarray(graph.train)
+    edges = Edges(train[(train != np.asarray(triple)).any(1)], graph.num_entities, graph.num_relations)
+    head, relation, tail = np.asarray(triple, np.int64).tolist()
+    found, names = [], graph.entities
+
+    def rate(path: str, body: int, hits: int) -> None:
+        if hits:
+            found.append(RulePath(path, float(confidence(np.array(hits), np.array(body))), int(hits)))
+
+    pairs, joined = edges.one_step
+    _, rows = edges.rows_of(np.array([head]))
+    for label in edges.label[rows][edges.targets[rows][:, [tail]].toarray()[:, 0] > 0].tolist():
+        rate(f"{names[head]} {_edge(graph, label)} {names[tail]}", pairs[label], joined[label, relation])
+    seconds: dict[int, list[int]] = {}
+    for place, second, target in edges.two_steps(rows):
+        for row, label in zip(rows[place[target == tail]].tolist(), second[target == tail].tolist(), strict=True):
+            seconds.setdefault(row, []).append(label)
+    for row, labels in seconds.items():
+        pairs, joined = edges.count_two_steps(int(edges.label[row]))
+        for label in labels:
+            last = edges.row(tail, (label + graph.num_relations) % edges.labels)
+            between = np.intersect1d(edges.targets[row].indices, edges.targets[last].indices)[0]
+            steps = names[head], _edge(graph, edges.label[row]), names[between], _edge(graph, label), names[tail]
+            rate(" ".join(steps), pairs[label], joined[label, relation])
+    return sorted(found, key=lambda x: (-x.confidence, -x.support))[:SHOWN]
+
+
+def _edge(graph: Graph, label: int) -> str:
+    """Returns an edge as text, such as `-[capital]->`, or `<-[capital]-` against its direction."""
+    inverse, relation = divmod(int(label), graph.num_relations)
+    return f"<-[{graph.relations[relation]}]-" if inverse else f"-[{graph.relations[relation]}]->"
+
+
+def similar_triples(model: JoBi, graph: Graph, triple: np.ndarray) -> list[Similar]:
+    """Returns the training triples of the same relation whose head and tail are most like those of a triple."""
+    triples = graph.train[graph.train[:, 1] == triple[1]]
+    triples = np.asarray(triples[(triples != triple).any(1)])
+    if not len(triples):
+        return []
+    ends = (model.entities.rows(np.append(triples[:, x], triple[x])).numpy() for x in (0, 2))
+    similarity = np.mean([cosines(rows[:-1], rows[-1]) for rows in ends], 0)
+    best, names = np.argsort(-similarity, kind="stable")[:SHOWN], graph.entities
+    return [Similar(names[triples[i, 0]], names[triples[i, 2]], float(similarity[i])) for i in best]
+
+
+def cosines(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Returns the cosine of each row with another one, [N, width] and [width] → [N]."""
+    return rows @ row / np.maximum(np.linalg.norm(rows, axis=1) * np.linalg.norm(row), 1e-30)
+
+
 def best_new_triples(
-    model: JoBi, graph: Graph, relation: int | None = None, k: int = 100, splits: tuple[str, ...] = SPLITS
+    model: JoBi, graph: Graph, relation: int | None = None, k: int = 100
 ) -> tuple[np.ndarray, np.ndarray]:
     """Finds the triples with the greatest scores that the graph does not hold.
 
     Head and tail occur on their side of the relation in training, and differ unless training has a triple of the
-    relation in which they are the same. Training compares the candidates of a query, so that
-    scores of different relations are comparable only roughly.
+    relation in which they are the same. Training compares the candidates of a query, so that scores of different
+    relations are comparable only roughly.
 
     Args:
         model: the model.
         graph: the graph.
         relation: the relation; None for all of them.
         k: largest number of triples.
-        splits: the splits whose triples are left out.
 
     Returns:
         Triples, int32 [k, 3], and their scores, float32 [k], best first.
     """
-    occurrences, known = Occurrences.of_graph(graph), KnownAnswers.of_graph(graph, splits, side=TAIL)
+    occurrences, known = Occurrences.of_graph(graph), KnownAnswers.of_graph(graph, SPLITS, side=TAIL)
     candidates = model.candidates()
     reflexive = np.unique(graph.train[graph.train[:, 0] == graph.train[:, 2], 1])
     best, scores = np.empty((0, 3), np.int32), np.empty(0, np.float32)

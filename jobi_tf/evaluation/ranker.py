@@ -46,6 +46,16 @@ def check_graph(model: RankedModel, graph: Graph) -> None:
         )
 
 
+def check_finite(finite: Any) -> None:
+    """Checks that all scores were finite.
+
+    Raises:
+        JobiError: they were not.
+    """
+    if not finite:
+        raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
+
+
 class Ranker:
     """Ranks the true answers of triples among all entities, on either side.
 
@@ -119,8 +129,7 @@ class Ranker:
                     progress(sum(map(len, blocks)))
         # Workers add up what they counted: each has zeros for the blocks of the others.
         greater, equal, bad = sum_over_workers(self._strategy, np.vstack([ranks, np.full(len(triples), not finite)]))
-        if bad.any():
-            raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
+        check_finite(not bad.any())
         return Ranks(greater, equal)
 
     def _arguments(
@@ -129,11 +138,7 @@ class Ranker:
         """Returns the distinct queries of a block [Q, 3], row and answer of each triple [P], and what is left out."""
         distinct, place = np.unique(query, return_inverse=True)
         answers = triples[block, column(side)]
-        rows, entities = np.empty((2, 0), np.int64)
-        if self.known is not None:
-            rows, entities = self.known.lookup(side, triples[block])
-            others = entities != answers[rows]
-            rows, entities = rows[others], entities[others]
+        rows, entities = _others(self.known, triples[block], side)
         return tuple(tf.constant(x, tf.int32) for x in (queries[distinct], place, answers, rows, entities))
 
     def _counts(
@@ -154,21 +159,14 @@ class Ranker:
         return self._strategy.run(partial(self._count_block, side, repeated), arguments)
 
     def _count_block(
-        self,
-        side: int,
-        repeated: bool,
-        candidates: Any,
-        queries: tf.Tensor,
-        place: tf.Tensor,
-        answers: tf.Tensor,
-        rows: tf.Tensor,
-        entities: tf.Tensor,
+        self, side: int, repeated: bool, candidates: Any, *block: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Counts better and equal candidates of each triple.
+        """Counts better and equal candidates of each triple of a block, which is what `_arguments` returns.
 
         The score of the true answer is taken from the same product as those of the candidates, so that both are rounded
         alike, except in the last columns of a product, which other instructions may compute.
         """
+        queries, place, answers, rows, entities = block
         scores = self.model.scores(queries, side, candidates)  # [Q, E]
         finite = tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))
         if repeated:
@@ -233,8 +231,7 @@ class PartsRanker:
                     ranks[:, block] += counts
                     finite = finite and bool(good)
                 del candidates
-        if not finite:
-            raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
+        check_finite(finite)
         if progress:
             progress(len(triples))
         return Ranks(*ranks)
@@ -246,11 +243,8 @@ class PartsRanker:
 
     def _left_out(self, triples: np.ndarray, side: int, first: int, end: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns row and place of each known answer of a block that is in a part, the true answers included."""
-        rows, entities = np.arange(len(triples)), triples[:, column(side)]
-        if self.known is not None:
-            known_rows, known = self.known.lookup(side, triples)
-            others = known != entities[known_rows]
-            rows, entities = np.append(rows, known_rows[others]), np.append(entities, known[others])
+        rows, others = _others(self.known, triples, side)
+        rows, entities = np.append(np.arange(len(triples)), rows), np.append(triples[:, column(side)], others)
         inside = (entities >= first) & (entities < end)
         return tf.constant(rows[inside], tf.int32), tf.constant(entities[inside] - first, tf.int32)
 
@@ -258,13 +252,7 @@ class PartsRanker:
         return tf.gather(self.model.scores(triples, side, candidates), places, batch_dims=1)
 
     def _count_block(
-        self,
-        side: int,
-        triples: tf.Tensor,
-        candidates: tf.Tensor,
-        true: tf.Tensor,
-        rows: tf.Tensor,
-        places: tf.Tensor,
+        self, side: int, triples: tf.Tensor, candidates: tf.Tensor, true: tf.Tensor, rows: tf.Tensor, places: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the counts of better and equal candidates, int [2, P], and whether all scores are finite."""
         scores = self.model.scores(triples, side, candidates)
@@ -292,6 +280,15 @@ def ranker_for(
         given = "a pool or rules" if candidates is None else "candidates"
         raise UsageError(f"expected one run, ranked among all entities, with parameter servers, got {given}")
     return PartsRanker(model, known, memory_budget)
+
+
+def _others(known: KnownAnswers | None, triples: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns row and entity of the known answers to each query but the one that is ranked, int [K] each."""
+    if known is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    rows, entities = known.lookup(side, triples)
+    others = entities != triples[rows, column(side)]
+    return rows[others], entities[others]
 
 
 def _better_and_equal(

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import optimize
+from scipy.special import log_softmax, softmax
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, KnownAnswers, column
@@ -14,7 +16,7 @@ from jobi_tf.evaluation.ranks import Ranks
 CANDIDATES = 100  # wrong answers to a query, the best of the unweighted sum, and as many random ones of the others
 SHRINKAGES = (1000, 100, 10)  # queries of validation that the global weights stand for
 QUERIES_A_BLOCK = 100
-MAX_STEPS, HALVINGS, TOLERANCE = 50, 20, 1e-5  # of Newton's method
+TOLERANCE = 1e-6  # of the gradient of the mean cross entropy
 
 
 class Fitted(NamedTuple):
@@ -85,15 +87,11 @@ def fit_weights(
             held_out.setdefault(way, []).append(measured_on.reciprocal_ranks(weights))
     values = {way: np.concatenate(parts) for way, parts in held_out.items()}
     best = max(values, key=lambda way: values[way].mean())
+    worse = {way: values[best] - x for way, x in values.items()}
     # The simplest one that is not worse than the best by more than a standard error.
-    chosen = next(way for way, x in values.items() if _mean_in_errors(values[best] - x) <= 1)
+    chosen = next(way for way, x in worse.items() if x.mean() * len(x) ** 0.5 <= max(x.std(), 1e-12))
     names = {way: way[0] + (f" {way[1]}" if way[1] else "") for way in values}
     return Fitted(_ways(queries, rows)[chosen], *chosen, {names[way]: float(x.mean()) for way, x in values.items()})
-
-
-def _mean_in_errors(differences: np.ndarray) -> float:
-    """Returns the mean of differences divided by its standard error, 0 if all are 0."""
-    return float(differences.mean() * len(differences) ** 0.5 / max(differences.std(), 1e-12))
 
 
 def _queries(models: Sequence[RankedModel], graph: Graph, sides: bool, scales: np.ndarray) -> _Queries:
@@ -143,7 +141,7 @@ def _ways(queries: _Queries, rows: int) -> dict[tuple[str, int | None], np.ndarr
 
 
 def _minimum(queries: _Queries, center: np.ndarray, precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Minimizes Σ cross entropy + ½ (w - center)ᵀ precision (w - center) over weights w, by Newton's method.
+    """Minimizes Σ cross entropy + ½ (w - center)ᵀ precision (w - center) over weights w.
 
     Returns:
         The weights [runs], and the mean second derivative of the cross entropy of a query there, [runs, runs].
@@ -152,24 +150,22 @@ def _minimum(queries: _Queries, center: np.ndarray, precision: np.ndarray) -> tu
     with np.errstate(divide="ignore"):
         log_counts = np.log(queries.counts)
 
-    def loss(point: np.ndarray) -> float:
-        totals = scores @ point + log_counts
-        largest = totals.max(1, keepdims=True)
-        log_sums = largest[:, 0] + np.log(np.exp(totals - largest).sum(1))
-        return float((log_sums - totals[:, 0]).sum() + (point - center) @ precision @ (point - center) / 2)
+    def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+        logs, pull = log_softmax(scores @ point + log_counts, 1), precision @ (point - center)
+        gradient = np.tensordot(np.exp(logs), scores, 2) - scores[:, 0].sum(0) + pull
+        return float((point - center) @ pull / 2 - logs[:, 0].sum()), gradient
 
-    point = center
-    for _ in range(MAX_STEPS):
-        totals = scores @ point + log_counts
-        shares = np.exp(totals - totals.max(1, keepdims=True))
-        shares /= shares.sum(1, keepdims=True)
-        means = np.einsum("nc,nck->nk", shares, scores)
-        curvature = np.einsum("nck,ncl->kl", shares[..., None] * scores, scores) - means.T @ means
-        gradient = (means - scores[:, 0]).sum(0) + precision @ (point - center)
-        step = np.linalg.solve(curvature + precision + 1e-9 * np.eye(len(point)), gradient)
-        now = loss(point)
-        better = (x for i in range(HALVINGS) if loss(x := point - 0.5**i * step) < now)
-        if (next_point := next(better, None)) is None or np.abs(next_point - point).max() < TOLERANCE:
-            break
-        point = next_point
-    return point, curvature / len(scores)
+    def curvature(point: np.ndarray) -> np.ndarray:
+        shares = softmax(scores @ point + log_counts, 1)
+        means = (shares[:, None] @ scores)[:, 0]  # [N, runs]
+        return np.tensordot(shares[..., None] * scores, scores, ((0, 1), (0, 1))) - means.T @ means
+
+    found = optimize.minimize(
+        loss,
+        center,
+        jac=True,
+        hess=lambda point: curvature(point) + precision,
+        method="trust-exact",
+        options={"gtol": TOLERANCE * len(scores)},
+    )
+    return found.x, curvature(found.x) / len(scores)

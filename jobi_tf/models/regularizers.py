@@ -11,7 +11,7 @@ import tensorflow as tf
 from jobi_tf.data.occurrences import HEAD, TAIL
 from jobi_tf.errors import UsageError
 from jobi_tf.models.layers import Head
-from jobi_tf.models.scorers.scorer import Relations, Scorer, constructor_arguments, named_object
+from jobi_tf.models.scorers.scorer import Named, Relations, Scorer, named_object
 
 SMALLEST = 1e-30  # keeps the gradient of a square root finite where a number is zero
 
@@ -39,7 +39,7 @@ class Positives:
     triples: float = 1.0
 
 
-class Regularizer(ABC):
+class Regularizer(Named, ABC):
     """A function of the training triples of a batch and the heads of the model, float32 []; it is added to the loss.
 
     Attributes:
@@ -48,23 +48,9 @@ class Regularizer(ABC):
 
     linear_only = False
 
-    @property
-    def name(self) -> str:
-        """The name of its metric."""
-        return type(self).__name__.lower()
-
     @abstractmethod
     def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
         """Returns the loss to add, including its weight."""
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
-        return constructor_arguments(self)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Regularizer":
-        """Creates a regulariser from the result of `get_config`."""
-        return cls(**config)
 
 
 class _Norm(Regularizer):

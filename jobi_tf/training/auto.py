@@ -46,6 +46,7 @@ FULL_RATE, SAMPLED_RATE = 1.5e11, 2.5e9
 DIM, LARGE_DIM = 200, 1000
 SPARSE = 10  # training triples an entity
 SYMMETRIC = 0.8  # share of the triples
+SHOWN = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "relation_prediction")
 
 Settings = dict[str, Any]
 
@@ -125,14 +126,8 @@ class Candidate:
 
     def __str__(self) -> str:
         """Returns the settings as options."""
-        return " ".join(
-            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in self._shown
-        )
-
-    @property
-    def _shown(self) -> Iterator[tuple[str, Any]]:
-        names = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "relation_prediction")
-        return ((name, value) for name, value in self.chosen.items() if name in names)
+        shown = {name: value for name, value in self.chosen.items() if name in SHOWN}
+        return " ".join(f"{name} {x:g}" if isinstance(x, float) else f"{name} {x}" for name, x in shown.items())
 
     @property
     def chosen(self) -> Settings:
@@ -184,13 +179,7 @@ def train_auto(
     candidates = _candidates(look, graph, given, total, search)
     say(f"search    {len(candidates)} candidate{'s' * (len(candidates) > 1)}, for about {search:.0f} of {total:.0f} s")
     with tempfile.TemporaryDirectory() as folder:
-        _search(
-            candidates,
-            _with_fewer_validation_triples(graph),
-            Path(folder),
-            begun + search,
-            say,
-        )
+        _search(candidates, _with_fewer_validation_triples(graph), Path(folder), begun + search, say)
     ranked = sorted((x for x in candidates if x.mrr), key=lambda x: (len(x.mrr), x.mrr[-1]), reverse=True)
     if not ranked:
         raise JobiError("no candidate of the recipe auto could be trained")
@@ -267,9 +256,8 @@ def _pool(look: Look) -> Iterator[Settings]:
     full = [strong | {"model": model, "dim": DIM, "n3": x, "relation_prediction": y} for x, y in penalties]
     adagrad = {"model": "complex", "dim": DIM, "joint": True, "p": 0.3, "optimizer": "adagrad", "learning_rate": 0.1}
     yield from full[:2]
-    yield adagrad | {
-        **{"negatives": 100, "negatives_mode": "by-side", "reciprocal": True, "n3": 0.05, "relation_prediction": 1.0}
-    }
+    by_side = {"negatives": 100, "negatives_mode": "by-side", "reciprocal": True}
+    yield adagrad | by_side | {"n3": 0.05, "relation_prediction": 1.0}
     yield from full[2:3]
     yield full[2] | {"dim": LARGE_DIM}  # where there is time for it
     yield adagrad | {"negatives_mode": "own", "n3": 0.01}
@@ -324,11 +312,7 @@ class _Until(keras.callbacks.Callback):
 
 
 def _search(
-    candidates: list[Candidate],
-    graph: Graph,
-    folder: Path,
-    deadline: float,
-    say: Callable[[str], None],
+    candidates: list[Candidate], graph: Graph, folder: Path, deadline: float, say: Callable[[str], None]
 ) -> None:
     """Trains all candidates for half of the time, and the better half of them for the other half."""
     chosen = candidates

@@ -43,7 +43,7 @@ class TrainConfig(BaseModel):
         UsageError: by `create`, if a setting is unknown, missing or out of range.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 
     recipe: str | None = Field(
         None,
@@ -51,7 +51,7 @@ class TrainConfig(BaseModel):
         "searches for some), or a YAML file",
     )
     minutes: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="recipe auto: time for the search and the training (default: 15)"
+        None, gt=0, description="recipe auto: time for the search and the training (default: 15)"
     )
     dataset: str = Field(description="name of a data set, or a folder or file of triples")
     split: str | None = Field(
@@ -68,7 +68,7 @@ class TrainConfig(BaseModel):
     )
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
-    alpha: float = Field(1.0, ge=0, allow_inf_nan=False, description="weight of the pair loss")
+    alpha: float = Field(1.0, ge=0, description="weight of the pair loss")
     answers_per_query: int = Field(
         8, ge=1, description="full-softmax: most answers of a query, which is divided if it has more (in the paper: 1)"
     )
@@ -82,29 +82,24 @@ class TrainConfig(BaseModel):
     margin: float | None = Field(
         None,
         ge=0,
-        allow_inf_nan=False,
         description="margin of the loss margin (default: 1); added to scores by logistic (default: 0, distances: 6)",
     )
     adversarial_temperature: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="logistic: weigh negatives by a softmax of this times their scores"
+        0.0, ge=0, description="logistic: weigh negatives by a softmax of this times their scores"
     )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="share of the triple head's target that is spread over all candidates"
     )
-    n3: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of N3 on the embeddings of training triples")
-    n3_pair: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="weight of N3 on the relation embeddings of the pair head"
-    )
-    l2: float = Field(0.0, ge=0, allow_inf_nan=False, description="weight of L2 on the embeddings of training triples")
-    dura: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="weight of DURA on entities and queries of training triples"
-    )
+    n3: float = Field(0.0, ge=0, description="weight of N3 on the embeddings of training triples")
+    n3_pair: float = Field(0.0, ge=0, description="weight of N3 on the relation embeddings of the pair head")
+    l2: float = Field(0.0, ge=0, description="weight of L2 on the embeddings of training triples")
+    dura: float = Field(0.0, ge=0, description="weight of DURA on entities and queries of training triples")
     entity_dropout: float = Field(0.0, ge=0, lt=1, description="dropout rate of entity embeddings in training queries")
     relation_dropout: float = Field(
         0.0, ge=0, lt=1, description="dropout rate of relation embeddings in training queries"
     )
     relation_prediction: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="weight of the loss that predicts the relation of a triple"
+        0.0, ge=0, description="weight of the loss that predicts the relation of a triple"
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="full-softmax: dtype of the matrix products of training; bfloat16 is faster on new CPUs"
@@ -129,10 +124,7 @@ class TrainConfig(BaseModel):
     chunk: int = Field(10, ge=1, description="triples that share their negatives")
     filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")
     learning_rate: float | None = Field(
-        None,
-        gt=0,
-        allow_inf_nan=False,
-        description="learning rate (default: 0.0008 for Adam, 0.0012 with shared negatives; 0.1 for others)",
+        None, gt=0, description="learning rate (default: 0.0008 for Adam, 0.0012 with shared negatives; 0.1 for others)"
     )
     optimizer: Literal["adam", "adagrad", "row-adagrad"] = Field(
         "adam",
@@ -233,62 +225,39 @@ class TrainConfig(BaseModel):
         Raises:
             UsageError: there is one; the message has the reason.
         """
-        servers = self.strategy == "parameter-server"
-        for wrong, needed, reason in (
-            (
-                servers and self.loss == _FULL,
-                f"another loss than {_FULL} with the strategy parameter-server, got {self.loss}",
-                "a step would need the whole entity table",
-            ),
-            *(
-                (
-                    servers and getattr(self, name) is not None,
-                    f"no {name} with the strategy parameter-server, got {getattr(self, name)}",
-                    "the servers initialise their rows",
-                )
-                for name in ("warm_start", "entity_vectors")
-            ),
-            (
-                servers and "tensorboard" in self.model_fields_set and self.tensorboard != "none",
-                f"tensorboard none with the strategy parameter-server, got {self.tensorboard}",
-                "its logs need a step in one process; metrics.csv has the metrics",
-            ),
-            (
-                servers and self.profile is not None,
-                f"no profile with the strategy parameter-server, got {self.profile}",
-                "steps are not computed in this process",
-            ),
-            (
-                self.model == "conve" and self.loss != _FULL,
-                f"loss to be {_FULL} with the model conve, got {self.loss}",
-                "its network for queries is trained against all entities only",
-            ),
-            (
-                self.model == "conve" and not self.reciprocal,
-                "reciprocal to be True with the model conve, got False",
-                "it has queries for tails only",
-            ),
-            (
-                self.reciprocal and self.loss != _FULL and not self.by_side,
-                f"negatives_mode by-side or shared-by-side with reciprocal relations, got {self.negatives_mode}",
-                "the sides of a triple have different scores",
-            ),
-            (
-                self.weights is not None and self.loss == _FULL,
-                f"another loss than {_FULL} with weights, got {self.loss}",
-                "a query has one weight for all of its answers",
-            ),
-            (
-                self.merged_from is not None,
-                f"no merged_from, got {self.merged_from}",
-                "a merged run has been put together and not trained",
-            ),
-        ):
-            if wrong:
-                raise UsageError(f"expected {needed}: {reason}")
+        for name, expected, reason in self._contradictions():
+            raise UsageError(f"expected {expected}, got {getattr(self, name)}: {reason}")
         for name, reason in self.without_effect().items():
             if name in self.model_fields_set:
                 raise UsageError(f"{name} has no effect here: {reason}; remove it, got {getattr(self, name)}")
+
+    def _contradictions(self) -> Iterator[tuple[str, str, str]]:
+        """Yields settings that are refused: the name, what is expected of it, and the reason."""
+        full = self.loss == _FULL
+        if self.strategy == "parameter-server":
+            where = "with the strategy parameter-server"
+            if full:
+                yield "loss", f"another loss than {_FULL} {where}", "a step would need the whole entity table"
+            for name in ("warm_start", "entity_vectors"):
+                if getattr(self, name) is not None:
+                    yield name, f"no {name} {where}", "the servers initialise their rows"
+            if "tensorboard" in self.model_fields_set and self.tensorboard != "none":
+                reason = "its logs need a step in one process; metrics.csv has the metrics"
+                yield "tensorboard", f"tensorboard none {where}", reason
+            if self.profile is not None:
+                yield "profile", f"no profile {where}", "steps are not computed in this process"
+        if self.model == "conve" and not full:
+            reason = "its network for queries is trained against all entities only"
+            yield "loss", f"loss to be {_FULL} with the model conve", reason
+        if self.model == "conve" and not self.reciprocal:
+            yield "reciprocal", "reciprocal to be True with the model conve", "it has queries for tails only"
+        if self.reciprocal and not full and not self.by_side:
+            expected = "negatives_mode by-side or shared-by-side with reciprocal relations"
+            yield "negatives_mode", expected, "the sides of a triple have different scores"
+        if self.weights is not None and full:
+            yield "loss", f"another loss than {_FULL} with weights", "a query has one weight for all of its answers"
+        if self.merged_from is not None:
+            yield "merged_from", "no merged_from", "a merged run has been put together and not trained"
 
     def effective(self) -> "TrainConfig":
         """Returns these settings without those that have no effect."""
@@ -405,8 +374,6 @@ def _explain(error: ValidationError, config: type[BaseModel]) -> str:
     if problem["type"] == "extra_forbidden":
         near = [SYNONYMS[name]] if name in SYNONYMS else get_close_matches(name, config.model_fields, n=1)
         return f"unknown setting {name!r}" + (f"; did you mean {near[0]}?" if near else ": see `jobi-tf train --help`")
-    if problem["type"] == "missing":
-        return f"expected the setting {name!r}, which is missing"
     if problem["type"] == "string_pattern_mismatch":
         expected = {
             "devices": "all, or numbers such as 0,1",
@@ -415,5 +382,4 @@ def _explain(error: ValidationError, config: type[BaseModel]) -> str:
             "profile": "the first and the last step, such as 10:20",
         }
         return f"expected {name} to be {expected[name]}, got {problem['input']!r}"
-    message = problem["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    return f"expected {name} to be {message}, got {problem['input']!r}"
+    return validation_message(error)

@@ -96,14 +96,19 @@ class Cluster(BaseModel):
         os._exit(0)
 
 
-def names_servers(config: TrainConfig) -> bool:
-    """Returns whether `TF_CONFIG` names parameter servers, and the strategy takes them.
+def _cluster(config: TrainConfig) -> Cluster | None:
+    """Returns what `TF_CONFIG` describes, if the strategy is for several processes or chosen by it."""
+    return None if config.strategy in ("one", "mirrored") else Cluster.of_environment()
+
+
+def number_of_servers(config: TrainConfig) -> int:
+    """Returns how many parameter servers `TF_CONFIG` names; 0 for strategies without them.
 
     Raises:
         UsageError: `TF_CONFIG` cannot be used.
     """
-    cluster = Cluster.of_environment() if config.strategy in ("auto", "multi-worker", "parameter-server") else None
-    return bool(cluster and cluster.cluster.ps)
+    cluster = _cluster(config)
+    return len(cluster.cluster.ps) if cluster else 0
 
 
 def with_servers(config: TrainConfig) -> TrainConfig:
@@ -114,7 +119,8 @@ def with_servers(config: TrainConfig) -> TrainConfig:
     Raises:
         UsageError: `TF_CONFIG` cannot be used, or contradicts the strategy.
     """
-    if not names_servers(config):
+    cluster = _cluster(config)
+    if not (cluster and cluster.cluster.ps):
         if config.strategy == "parameter-server":
             raise UsageError(
                 "expected the environment variable TF_CONFIG to name a chief, workers and servers (ps) with the "
@@ -127,7 +133,7 @@ def with_servers(config: TrainConfig) -> TrainConfig:
     config.check()
     config = config.replace(tensorboard="none")
     _check_cluster(config)
-    if (cluster := Cluster.of_environment()) and cluster.task.type != "chief":
+    if cluster.task.type != "chief":
         cluster.serve()
     return config
 
@@ -144,7 +150,7 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
     """
     if config.strategy == "parameter-server":
         return _parameter_server()
-    cluster = Cluster.of_environment() if config.strategy in ("auto", "multi-worker") else None
+    cluster = _cluster(config)
     if cluster and cluster.cluster.ps:
         raise UsageError(
             "expected no servers (ps) in TF_CONFIG for several trainings, such as those of the recipe auto"
@@ -166,12 +172,6 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
         expected = "one device" if config.strategy == "one" else "at least 2 devices"
         raise UsageError(f"expected {expected} with the strategy {config.strategy}, got {count} (devices {devices})")
     return strategy
-
-
-def number_of_servers(config: TrainConfig) -> int:
-    """Returns how many parameter servers `TF_CONFIG` names, if that is the strategy; 0 otherwise."""
-    cluster = Cluster.of_environment() if config.strategy == "parameter-server" else None
-    return len(cluster.cluster.ps) if cluster else 0
 
 
 def evaluation_strategy(devices: str, logical_devices: int) -> tf.distribute.Strategy:

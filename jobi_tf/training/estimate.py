@@ -171,18 +171,17 @@ def step(config: TrainConfig, graph: Graph) -> Step:
     return Step(rows, moved_bytes, operations, FLOAT * sent)
 
 
-def check_memory(needed: int, config: TrainConfig, available: int | None = None) -> None:
+def check_memory(needed: int, config: TrainConfig) -> None:
     """Refuses a training that cannot fit into memory.
 
     Args:
         needed: estimated bytes.
         config: the settings.
-        available: bytes that are available; by default those of this machine.
 
     Raises:
         UsageError: it cannot fit; the message has what to change.
     """
-    available = psutil.virtual_memory().available if available is None else available
+    available = psutil.virtual_memory().available
     if needed <= available:
         return
     if config.strategy == "parameter-server":

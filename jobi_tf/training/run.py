@@ -11,7 +11,7 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, check_at_least
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
-from jobi_tf.evaluation.explain import Explanation, best_new_triples, explain
+from jobi_tf.evaluation.explain import Explanation, best_new_triples, cosines, explain
 from jobi_tf.files import check_new, new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
@@ -131,8 +131,7 @@ class Run(ByName):
         """
         check_at_least(1, k=k)
         table, own = read_in_blocks(*parts_of(self.model.entities.table)), self.graph.entities.id(name)
-        norms = np.linalg.norm(table, axis=1)
-        similarities = table @ table[own] / np.maximum(norms * norms[own], 1e-30)
+        similarities = cosines(table, table[own])
         similarities[own] = -np.inf
         best = np.argsort(-similarities, kind="stable")[: min(k, len(table) - 1)].tolist()
         rows = [Neighbor(self.graph.entities[i], float(similarities[i])) for i in best]

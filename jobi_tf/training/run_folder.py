@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,51 +27,27 @@ def run_path(folder: str | Path) -> Path:
     return path if path.exists() else PRETRAINED.get(str(folder), path)
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """The files of a run, by name.
 
-    `config.yaml`, `environment.json`, `graph/` (vocabulary and triples), `model.keras` (the best weights; with
-    parameter servers the folder `model/`), `metrics.jsonl` and `metrics.csv` (a row for each epoch), `checkpoints/`
-    (for `--resume`), `logs/` (TensorBoard), `evaluations/` (results of `jobi-tf evaluate`).
+    Args:
+        path: the folder.
+
+    Attributes:
+        config: every setting of the run.
+        graph: folder of the prepared graph, vocabulary and triples.
+        model: the best weights so far.
+        sharded_model: the same of a training with parameter servers: a folder, which they write in parts.
+        metrics: a JSON object for each epoch; `metrics.csv` has the same.
+        logs: the logs for TensorBoard.
+        evaluations: metrics (`test.json`) and ranks (`test.npz`) of the evaluations.
     """
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """Every setting of the run."""
-        return self.path / "config.yaml"
-
-    @property
-    def graph(self) -> Path:
-        """The prepared graph."""
-        return self.path / "graph"
-
-    @property
-    def model(self) -> Path:
-        """The best model so far."""
-        return self.path / "model.keras"
-
-    @property
-    def sharded_model(self) -> Path:
-        """The best model so far of a training with parameter servers, which write it in parts."""
-        return self.path / "model"
-
-    @property
-    def metrics(self) -> Path:
-        """A JSON object for each epoch."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def logs(self) -> Path:
-        """The logs for TensorBoard."""
-        return self.path / "logs"
-
-    @property
-    def evaluations(self) -> Path:
-        """Metrics (`test.json`) and ranks (`test.npz`) of the evaluations."""
-        return self.path / "evaluations"
+    def __init__(self, path: Path):
+        self.path = path
+        self.config, self.graph = path / "config.yaml", path / "graph"
+        self.model, self.sharded_model = path / "model.keras", path / "model"
+        self.metrics, self.logs, self.evaluations = path / "metrics.jsonl", path / "logs", path / "evaluations"
 
     def checkpoints(self) -> list[Path]:
         """Returns the complete checkpoints, oldest first; each holds the model and `state.json`."""

@@ -3,8 +3,6 @@
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +40,10 @@ def save_bare_model(model: JoBi, path: Path) -> None:
             beside.mkdir()
             write_weights(model, beside)
         return
-    with _uncompiled(model):
-        save_model(model, path)
-
-
-@contextmanager
-def _uncompiled(model: JoBi) -> Iterator[None]:
-    """Hides the optimizer and the settings of `compile` from Keras, which would save them."""
     optimizer = model.optimizer
-    model.optimizer, model.compiled = None, False
+    model.optimizer, model.compiled = None, False  # Keras would save both.
     try:
-        yield
+        save_model(model, path)
     finally:
         model.optimizer, model.compiled = optimizer, True
 

@@ -341,29 +341,18 @@ def write_images(model: JoBi, graph: Graph, config: TrainConfig) -> None:
     triples, corruptions = int(scored.true.sum()), int((~scored.true).sum())
     order = np.argsort(-calibration.probability(scored.scores), kind="stable")
     found = np.cumsum(scored.true[order])
-    for name, title, xs, ys, labels in (
-        (
-            "reliability",
-            f"calibration error {calibration.ece_after:.3f}",
-            [x.probability for x in calibration.bins],
-            [x.true for x in calibration.bins],
-            ("probability", "share that is true"),
-        ),
-        (
-            "precision and recall",
-            f"{triples:,} triples, {corruptions:,} corruptions",
-            found / triples,
-            found / np.arange(1, len(found) + 1),
-            ("recall", "precision"),
-        ),
-    ):
-        figure = Figure(figsize=(5, 5), layout="constrained")
-        axes = figure.subplots()
-        axes.plot(xs, ys, marker="o" if name == "reliability" else "")
-        if name == "reliability":
-            axes.plot([0, 1], [0, 1], color="gray", linestyle="--")
-        axes.set(title=title, xlabel=labels[0], ylabel=labels[1], xlim=(0, 1), ylim=(0, 1.02))
-        axes.grid(alpha=0.3)
+    reliability, precision = (Figure(figsize=(5, 5), layout="constrained") for _ in range(2))
+    axes = reliability.subplots()
+    axes.plot([x.probability for x in calibration.bins], [x.true for x in calibration.bins], marker="o")
+    axes.plot([0, 1], [0, 1], color="gray", linestyle="--")
+    title = f"calibration error {calibration.ece_after:.3f}"
+    axes.set(title=title, xlabel="probability", ylabel="share that is true")
+    axes = precision.subplots()
+    axes.plot(found / triples, found / np.arange(1, len(found) + 1))
+    axes.set(title=f"{triples:,} triples, {corruptions:,} corruptions", xlabel="recall", ylabel="precision")
+    for name, figure in (("reliability", reliability), ("precision and recall", precision)):
+        figure.axes[0].set(xlim=(0, 1), ylim=(0, 1.02))
+        figure.axes[0].grid(alpha=0.3)
         file = io.BytesIO()
         figure.savefig(file, format="png")
         tf.summary.image(f"probabilities/{name}", tf.io.decode_png(file.getvalue(), channels=4)[None])

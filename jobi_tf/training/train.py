@@ -2,10 +2,9 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
-import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
@@ -22,13 +21,7 @@ from jobi_tf.training.assembly import (
 )
 from jobi_tf.training.callbacks import StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.devices import (
-    names_servers,
-    number_of_servers,
-    training_strategy,
-    with_servers,
-    workers_needed,
-)
+from jobi_tf.training.devices import number_of_servers, training_strategy, with_servers, workers_needed
 from jobi_tf.training.estimate import check_memory, memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recipe import AUTO, with_recipe
@@ -38,9 +31,6 @@ from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import has_weights, load_model, read_weights, save_bare_model
 from jobi_tf.training.warm_start import use_entity_vectors, warm_start
 from jobi_tf.workers import by_chief_alone, has_servers, is_chief, wait_for_workers
-
-if TYPE_CHECKING:
-    from jobi_tf.training.tensorboard import TensorBoard
 
 MAY_CHANGE_ON_RESUME = {
     "epochs",
@@ -110,7 +100,8 @@ def new_run_folder(config: TrainConfig, graph: Graph) -> RunFolder:
     Raises:
         UsageError: it has files already.
     """
-    folder = RunFolder(Path(config.run_dir) if config.run_dir else _new_run_dir(graph.name))
+    default = Path("runs") / f"{graph.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = RunFolder(Path(config.run_dir) if config.run_dir else default)
     check_new(folder.path)
     return folder
 
@@ -133,7 +124,7 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
             use_entity_vectors(model, graph, Path(config.entity_vectors))
     if is_chief(strategy):
         folder.begin(config, graph)
-    return _fit(folder, config, graph, model, strategy, callbacks, {"epoch": 0, "step": 0})
+    return _fit(folder, config, graph, model, callbacks, {"epoch": 0, "step": 0})
 
 
 def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes: Any) -> Run:
@@ -155,7 +146,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     if not checkpoints:
         raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
     config = before.replace(**changes)
-    if has_weights(checkpoints[-1]) != names_servers(config):
+    if has_weights(checkpoints[-1]) != bool(number_of_servers(config)):
         raise UsageError(
             f"expected {'parameter servers' if has_weights(checkpoints[-1]) else 'no parameter servers'} to resume "
             f"{folder.path}: a run with servers cannot be resumed without them, nor one without them with servers"
@@ -188,22 +179,15 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     if is_chief(strategy):
         folder.remove_abandoned()
         folder.write_config(config)
-    return _fit(folder, config, graph, model, strategy, callbacks, state)
+    return _fit(folder, config, graph, model, callbacks, state)
 
 
 def _fit(
-    folder: RunFolder,
-    config: TrainConfig,
-    graph: Graph,
-    model: JoBi,
-    strategy: tf.distribute.Strategy,
-    callbacks: Callbacks,
-    state: dict[str, Any],
+    folder: RunFolder, config: TrainConfig, graph: Graph, model: JoBi, callbacks: Callbacks, state: dict[str, Any]
 ) -> Run:
-    size = epoch(config, graph)
+    size, strategy = epoch(config, graph), model.distribute_strategy
     done, first_step = state["epoch"], state["step"]
     rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
-    chief = is_chief(strategy)
     path = folder.sharded_model if has_servers(strategy) else folder.model
     best = KeepBest(path, f"val_{config.monitor}", config.patience, rows)
     needed = memory(config, graph, number_of_servers(config))
@@ -213,14 +197,19 @@ def _fit(
     ranking = None
     if config.eval_every:
         ranking = ValidationRanking(graph, config.eval_every, config.epochs, config.eval_first)
+    tensorboard = []
+    if config.tensorboard != "none" or config.profile:
+        from jobi_tf.training.tensorboard import TensorBoard  # takes a third of a second
+
+        tensorboard = [TensorBoard(training, ranking)]
     every = [
         StopOnNaN(),
         Throughput(size.triples / size.steps),
         *([ranking] if ranking else []),
         *(callbacks(training) if callable(callbacks) else callbacks),
         best,
-        *([MetricsRecord(folder, rows)] if chief else []),
-        *_tensorboard(training, ranking),
+        *([MetricsRecord(folder, rows)] if is_chief(strategy) else []),
+        *tensorboard,
         # Last, since a checkpoint stands for all that the others wrote.
         (servers.ServersCheckpoint if has_servers(strategy) else Checkpoint)(training, state.get("metrics")),
     ]
@@ -264,15 +253,3 @@ def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback])
                 verbose=0,
                 shuffle=False,
             )
-
-
-def _tensorboard(training: Training, ranking: ValidationRanking | None) -> "list[TensorBoard]":
-    if training.config.tensorboard == "none" and not training.config.profile:
-        return []
-    from jobi_tf.training.tensorboard import TensorBoard  # takes a third of a second
-
-    return [TensorBoard(training, ranking)]
-
-
-def _new_run_dir(dataset: str) -> Path:
-    return Path("runs") / f"{dataset}-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import keras
 import numpy as np
 
 from jobi_tf.data.graph import Graph
@@ -12,16 +13,13 @@ from jobi_tf.training.run import Run
 from jobi_tf.training.vectors import read_vectors
 
 
-def warm_start(model: JoBi, graph: Graph, run: Run) -> dict[str, int]:
+def warm_start(model: JoBi, graph: Graph, run: Run) -> None:
     """Copies the embeddings and shared weights of a run into a model, by name; others stay as they are.
 
     Args:
         model: the model, of the graph.
         graph: the graph.
         run: the run, whose model has the same scorer and embedding size.
-
-    Returns:
-        How many `entities` and `relations` were copied.
 
     Raises:
         UsageError: the models differ in scorer, embedding size or reciprocal relations.
@@ -36,24 +34,23 @@ def warm_start(model: JoBi, graph: Graph, run: Run) -> dict[str, int]:
             f"expected the scorer {run.model.scorer.name} of {run} for a warm start, got {model.scorer.name}"
         )
     entities = _common(graph.entities, run.graph.entities)
-    if not len(entities[0]):
+    if not len(entities):
         raise DataError(f"expected entities of {run.graph} in {graph} for a warm start, they have no name in common")
-    _copy(model.entities.table, run.model.entities.table.numpy(), *entities)
+    _copy(model.entities.table, run.model.entities.table.numpy(), entities)
     relations = _common(graph.relations, run.graph.relations)
+    sizes = np.array([graph.num_relations, run.graph.num_relations])
     for ours, theirs in zip(model.heads, run.model.heads, strict=False):
         table = theirs.relations.table.numpy()
         for inverse in range(1 + model.reciprocal):  # inverse relations follow
-            offsets = inverse * graph.num_relations, inverse * run.graph.num_relations
-            _copy(ours.relations.table, table, *(x + offset for x, offset in zip(relations, offsets, strict=True)))
+            _copy(ours.relations.table, table, relations + inverse * sizes)
         for name, weight in ours.shared.items():
             weight.assign(theirs.shared[name])
         if ours.net and theirs.net:
             ours.net.set_weights(theirs.net.get_weights())
-    return {"entities": len(entities[0]), "relations": len(relations[0])}
 
 
-def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> int:
-    """Copies pretrained vectors into the entity table, by name, and returns how many; others stay as they are.
+def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> None:
+    """Copies pretrained vectors into the entity table, by name; others stay as they are.
 
     Args:
         model: the model, of the graph.
@@ -75,26 +72,23 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> int:
     if not np.isfinite(vectors).all():
         raise DataError(f"{path}: expected finite numbers, got NaN or infinity")
     rows = {name: row for row, name in enumerate(names)}
-    ids = [i for i, name in enumerate(graph.entities.names) if _row(rows, name) is not None]
-    if not ids:
+    found = [rows.get(name, rows.get(name.replace(" ", "_"))) for name in graph.entities.names]
+    pairs = [(i, row) for i, row in enumerate(found) if row is not None]
+    if not pairs:
         raise DataError(
             f"{path}: expected vectors of entities of {graph.name}, none of its {len(names):,} names is one"
         )
-    _copy(model.entities.table, vectors, np.array(ids), np.array([_row(rows, graph.entities[i]) for i in ids]))
-    return len(ids)
+    _copy(model.entities.table, vectors, np.array(pairs))
 
 
-def _row(rows: dict[str, int], name: str) -> int | None:
-    return rows.get(name, rows.get(name.replace(" ", "_")))
-
-
-def _common(ours: Vocabulary, theirs: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ids of the common names in both vocabularies."""
+def _common(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
+    """Returns the ids of the common names in both vocabularies, int64 [N, 2]."""
     pairs = [(i, theirs.id(name)) for i, name in enumerate(ours.names) if name in theirs]
-    return tuple(np.array(pairs, np.int64).reshape(-1, 2).T)  # type: ignore[return-value]
+    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
-def _copy(table, values: np.ndarray, rows: np.ndarray, places: np.ndarray) -> None:  # type: ignore[no-untyped-def]
+def _copy(table: keras.Variable, values: np.ndarray, pairs: np.ndarray) -> None:
+    """Copies values into a table, given pairs of the row there and of the row of the values, int [N, 2]."""
     changed = table.numpy()
-    changed[rows] = values[places]
+    changed[pairs[:, 0]] = values[pairs[:, 1]]
     table.assign(changed)

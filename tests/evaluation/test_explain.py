@@ -3,8 +3,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences
-from jobi_tf.evaluation.evidence import paths, similar_triples
-from jobi_tf.evaluation.explain import best_new_triples, explain
+from jobi_tf.evaluation.explain import best_new_triples, explain, paths, similar_triples
 from tests.graphs import random_graph
 
 

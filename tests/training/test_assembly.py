@@ -154,7 +154,9 @@ def test_defaults_that_hang_on_others():
     assert default("margin", loss="logistic", model="rotate") == 6
     assert default("margin", loss="logistic", model="rotate", margin=0.0) == 0
     assert default("learning_rate", optimizer="adagrad") == default("learning_rate", optimizer="row-adagrad") == 0.1
-    assert default("batch_size", **FULL) == 50
+    assert (default("learning_rate"), default("learning_rate", negatives_mode="shared")) == (0.0008, 0.0012)
+    assert default("batch_size") == default("batch_size", **FULL) == 50
+    assert default("batch_size", negatives_mode="shared", chunk=7) == 49
     config = completed(TrainConfig.create({"dataset": "x", "loss": "margin"}), GRAPH)
     assert completed(config, GRAPH) == config
 

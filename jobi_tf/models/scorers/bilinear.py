@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from jobi_tf.models.scorers.scorer import Scorer, squared_moduli
+from jobi_tf.models.scorers.scorer import Scorer
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -28,6 +28,7 @@ class ComplEx(Scorer):
     """Re(Σ h · r · conj(t)) over complex vectors, stored as [real, imaginary] (Trouillon et al. 2016)."""
 
     parts = 2
+    complex_numbers = True
 
     def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns h·r: Re(x · conj(t)) is the real dot product of x and t."""
@@ -42,14 +43,6 @@ class ComplEx(Scorer):
     def relation_query(self, head: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns conj(h)·t: Re(h · r · conj(t)) = Re(r · conj(conj(h) · t))."""
         return self.head_query(head, tail)
-
-    def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the squared moduli."""
-        return squared_moduli(rows)
-
-    def relation_squares(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the squared moduli."""
-        return squared_moduli(rows)
 
 
 @keras.saving.register_keras_serializable("jobi_tf")

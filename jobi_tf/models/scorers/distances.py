@@ -10,7 +10,7 @@ from abc import abstractmethod
 import keras
 import tensorflow as tf
 
-from jobi_tf.models.scorers.scorer import Scorer, squared_moduli
+from jobi_tf.models.scorers.scorer import Scorer
 
 TINY = 1e-6  # added to a squared distance, so that the square root has a gradient everywhere
 
@@ -76,6 +76,7 @@ class RotatE(Distance):
     """
 
     parts = 2
+    complex_numbers = True
 
     def relation_width(self, dim: int) -> int:
         """Returns d, an angle for each complex number of an entity."""
@@ -92,10 +93,6 @@ class RotatE(Distance):
     def head_point(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
         """Returns t∘exp(-iθ)."""
         return _rotated(tail, -relation)
-
-    def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the squared moduli."""
-        return squared_moduli(rows)
 
     def relation_squares(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns zeros: angles need not be small."""

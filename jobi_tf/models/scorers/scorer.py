@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
@@ -35,7 +35,25 @@ class Relations:
         return tf.gather(self.rows, self.place)
 
 
-class Scorer(ABC):
+class Named:
+    """An object that is given by the name of its class, and saved as the arguments of its constructor."""
+
+    @property
+    def name(self) -> str:
+        """The name of the class in lower case."""
+        return type(self).__name__.lower()
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor, each of which has to be an attribute of the same name."""
+        return constructor_arguments(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Creates an object from the result of `get_config`."""
+        return cls(**config)
+
+
+class Scorer(Named, ABC):
     """A score function that is a function of dot products of a query and a candidate.
 
         score of a tail = score(tail_query(head, relation) · candidate(tail))
@@ -44,7 +62,7 @@ class Scorer(ABC):
     A bilinear scorer needs the two queries only; the rest has defaults for it. An embedding of `[..., width]` consists
     of `parts` vectors of length d, one after the other, unless a subclass has other widths. Scorers have no state;
     weights belong to the model. To save models with a scorer of your own, register it with
-    `keras.saving.register_keras_serializable`.
+    `keras.saving.register_keras_serializable`, and keep each argument of its constructor in an attribute of that name.
 
     Example:
         >>> class DistMult(jobi_tf.Scorer):
@@ -57,14 +75,10 @@ class Scorer(ABC):
     """
 
     parts = 1  # vectors of length d of an entity, and of a relation
+    complex_numbers = False  # True: these are two parts, real and imaginary, which regularisers take as moduli
     tails_only = False  # True: there is no head query, so that relations have to be reciprocal
     distance = False  # True: scores are negative distances, so never positive
     dot_products = 1  # number of dot products that a score is a function of
-
-    @property
-    def name(self) -> str:
-        """The name of the class in lower case, as `jobi_tf.JoBi(scorer=...)` takes it."""
-        return type(self).__name__.lower()
 
     def entity_width(self, dim: int) -> int:
         """Returns the number of real numbers of an entity."""
@@ -142,20 +156,11 @@ class Scorer(ABC):
 
     def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns |x|² of the numbers of entities that regularisers keep small; complex numbers by their moduli."""
-        return rows * rows
+        return _squared_moduli(rows) if self.complex_numbers else rows * rows
 
     def relation_squares(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns |x|² of the numbers of relations that regularisers keep small; complex numbers by their moduli."""
-        return rows * rows
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor, each of which has to be an attribute of the same name."""
-        return constructor_arguments(self)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Scorer":
-        """Creates a scorer from the result of `get_config`."""
-        return cls(**config)
+        return _squared_moduli(rows) if self.complex_numbers else rows * rows
 
 
 def constructor_arguments(instance: Any) -> dict[str, Any]:
@@ -179,7 +184,7 @@ def named_object(value: Any, base: type, classes: Mapping[str, type]) -> Any:
     raise UsageError(f"expected a jobi_tf.{base.__name__} or one of {', '.join(classes)}, got {value!r}")
 
 
-def squared_moduli(rows: tf.Tensor) -> tf.Tensor:
+def _squared_moduli(rows: tf.Tensor) -> tf.Tensor:
     """Returns |x|² of complex numbers that are stored as [real, imaginary]: [..., 2d] → [..., d]."""
     real, imaginary = tf.split(rows, 2, -1)
     return real * real + imaginary * imaginary
