@@ -32,6 +32,19 @@ def distinct(keys: np.ndarray) -> np.ndarray:
     return keys[np.diff(keys, prepend=keys[:1] - 1) != 0]
 
 
+def find(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns for each of `wanted` its place in the ascending `keys`, and whether it is there: int64 and bool [N]."""
+    if not len(keys):
+        return np.zeros(wanted.shape, np.int64), np.zeros(wanted.shape, bool)
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return places, keys[places] == wanted
+
+
+def both_sides(triples: np.ndarray) -> np.ndarray:
+    """Returns the heads and behind them the tails of triples: [N, 3] → [2 N]."""
+    return np.concatenate([triples[:, column(side)] for side in (HEAD, TAIL)])
+
+
 @dataclass(frozen=True)
 class Csr:
     """Lists of entities, ascending and distinct: list `i` is `entities[offsets[i]:offsets[i + 1]]`.
@@ -84,8 +97,7 @@ class Occurrences:
     def from_triples(cls, triples: np.ndarray, num_entities: int, num_relations: int) -> "Occurrences":
         """Counts occurrences in `triples`, int [N, 3]."""
         rows = np.concatenate([side * num_relations + triples[:, 1] for side in (HEAD, TAIL)])
-        entities = np.concatenate([triples[:, column(side)] for side in (HEAD, TAIL)])
-        seen = Csr.from_pairs(rows, entities, 2 * num_relations, num_entities)
+        seen = Csr.from_pairs(rows, both_sides(triples), 2 * num_relations, num_entities)
         return cls(seen, num_entities, num_relations)
 
     @classmethod
@@ -101,9 +113,7 @@ class Occurrences:
         keys = np.empty(0, np.int64)
         for triples in parts:
             new = cls.from_triples(triples, num_entities, num_relations).keys()
-            place = np.searchsorted(keys, new)
-            new = new[np.append(keys, -1)[place] != new]
-            keys = np.sort(np.concatenate([keys, new]), kind="stable")
+            keys = np.sort(np.concatenate([keys, new[~find(keys, new)[1]]]), kind="stable")
         seen = Csr.from_pairs(*np.divmod(keys, num_entities), 2 * num_relations, num_entities)
         return cls(seen, num_entities, num_relations)
 
@@ -127,10 +137,8 @@ def _answer(triples: np.ndarray, queries: np.ndarray, sides: Iterable[int], grap
     """Returns which triples answer one of `queries` on one of the sides, bool [N]; both int [..., 3]."""
     answer = np.zeros(len(triples), bool)
     for side in sides:
-        asked = np.unique(query_keys(side, queries, graph.num_entities, graph.num_relations))
-        keys = query_keys(side, triples, graph.num_entities, graph.num_relations)
-        if len(asked):
-            answer |= asked[np.minimum(np.searchsorted(asked, keys), len(asked) - 1)] == keys
+        asked, keys = (query_keys(side, x, graph.num_entities, graph.num_relations) for x in (queries, triples))
+        answer |= find(distinct(asked), keys)[1]
     return answer
 
 
@@ -155,9 +163,9 @@ class KnownAnswers:
     def from_triples(cls, triples: np.ndarray, num_entities: int, num_relations: int) -> "KnownAnswers":
         """Collects the answers that `triples`, int [N, 3], hold for both sides."""
         keys = np.concatenate([query_keys(side, triples, num_entities, num_relations) for side in (HEAD, TAIL)])
-        entities = np.concatenate([triples[:, column(side)] for side in (HEAD, TAIL)])
-        distinct, rows = np.unique(keys, return_inverse=True)
-        return cls(distinct, Csr.from_pairs(rows, entities, len(distinct), num_entities), num_entities, num_relations)
+        queries, rows = np.unique(keys, return_inverse=True)
+        answers = Csr.from_pairs(rows, both_sides(triples), len(queries), num_entities)
+        return cls(queries, answers, num_entities, num_relations)
 
     @classmethod
     def of_graph(
@@ -167,7 +175,7 @@ class KnownAnswers:
 
         Args:
             graph: the graph.
-            splits: names of splits.
+            splits: their names.
             queries: triples, int [M, 3], to whose queries alone the answers are collected, which takes a fraction of
                 the time and memory; None for all queries.
             side: the side on which entities are sought; None for both.
@@ -188,10 +196,7 @@ class KnownAnswers:
         Returns:
             Rows of `triples`, int64 [M] ascending, and the entities that answer them, int32 [M].
         """
-        keys = query_keys(side, triples, self.num_entities, self.num_relations)
-        if not len(self.keys):
-            return np.empty(0, np.int64), np.empty(0, np.int32)
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        counts = np.where(self.keys[place] == keys, np.diff(self.answers.offsets)[place], 0)
-        rows = np.repeat(np.arange(len(triples)), counts)
-        return rows, self.answers.entities[ranges(self.answers.offsets[place], counts)]
+        places, known = find(self.keys, query_keys(side, triples, self.num_entities, self.num_relations))
+        starts = self.answers.offsets[places]
+        counts = np.where(known, self.answers.offsets[np.minimum(places + 1, len(self.keys))] - starts, 0)
+        return np.repeat(np.arange(len(triples)), counts), self.answers.entities[ranges(starts, counts)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, column
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, both_sides, column
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 _MANY = 1.5
@@ -99,18 +99,13 @@ def relation_categories(graph: Graph) -> np.ndarray:
 
 def entity_degrees(graph: Graph) -> np.ndarray:
     """Returns the number of training triples in which each entity is the head or the tail: int64 [entities]."""
-    return np.bincount(graph.train[:, [column(HEAD), column(TAIL)]].ravel(), minlength=graph.num_entities)
+    return np.bincount(both_sides(graph.train), minlength=graph.num_entities)
 
 
 def entity_types(graph: Graph, entities: np.ndarray) -> list[str]:
-    """Returns the relation and side with which each of some entities occurs most often, such as `capital tail`.
+    """Returns the relation and side with which each of some entities, int [N], occurs most often in training.
 
-    Args:
-        graph: the graph.
-        entities: their ids, int [N].
-
-    Returns:
-        N texts; `unseen` for entities that do not occur in training.
+    They are N texts such as `capital tail`, or `unseen`.
     """
     triples, count = graph.train.astype(np.int64), 2 * graph.num_relations
     rows = [triples[:, column(side)] * count + side * graph.num_relations + triples[:, 1] for side in (HEAD, TAIL)]
@@ -127,18 +122,11 @@ def entity_types(graph: Graph, entities: np.ndarray) -> list[str]:
 
 def _by_relation(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns the training triples, distinct heads, distinct tails and category of each relation: [relations] each."""
-    head, relation, tail = graph.train.astype(np.int64).T
-    triples = np.bincount(relation, minlength=graph.num_relations)
-    heads, tails = (_distinct(graph, relation, entity) for entity in (head, tail))
+    triples = np.bincount(graph.train[:, 1], minlength=graph.num_relations)
+    heads, tails = np.diff(Occurrences.of_graph(graph).seen.offsets).reshape(len(SIDES), -1)
     many_heads, many_tails = (triples >= _MANY * np.maximum(partners, 1) for partners in (tails, heads))
     category = np.where(triples > 0, np.array(CATEGORIES)[2 * many_heads + many_tails], "unseen")
     return triples, heads, tails, category
-
-
-def _distinct(graph: Graph, relation: np.ndarray, entity: np.ndarray) -> np.ndarray:
-    """Returns how many different entities each relation has: int64 [relations]."""
-    pairs = np.unique(relation * graph.num_entities + entity)
-    return np.bincount(pairs // graph.num_entities, minlength=graph.num_relations)
 
 
 def _shares(graph: Graph, chosen: np.ndarray) -> dict[str, float]:

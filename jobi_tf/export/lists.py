@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.data.occurrences import SIDES, Occurrences, column, triple_keys
+from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, both_sides, find, query_keys
 
 # Ends every list of keys, so that none is empty.
 LAST_KEY = np.iinfo(np.int64).max
@@ -24,38 +24,26 @@ class AnswerLists(tf.Module):
     Attributes:
         count: number of entities that may be answers.
         candidates: their ids, int32 [count], or None for all entities.
-        known: for each side (`HEAD`, `TAIL`) the keys `query · count + answer` of the facts of all splits, where the
-            query is `known entity · relations + relation`.
+        known: keys `query · count + answer` of the facts of all splits, with the query keys of `KnownAnswers`.
         seen: keys `(side · relations + relation) · count + answer` of the pairs in training, or None without `typed`.
     """
 
     def __init__(self, graph: Graph, candidates: np.ndarray | None = None, typed: bool = False):
         super().__init__()
-        self.num_relations = graph.num_relations
         self.count = graph.num_entities if candidates is None else len(candidates)
         self.candidates = None if candidates is None else tf.Variable(candidates, trainable=False)
-        known = (known_keys(graph, side, candidates) for side in range(len(SIDES)))
-        self.known = [tf.Variable(np.append(keys, LAST_KEY), trainable=False) for keys in known]
+        triples = np.concatenate([graph.split(name) for name in SPLITS])
+        queries = [query_keys(side, triples, graph.num_entities, graph.num_relations) for side in (HEAD, TAIL)]
+        self.known = _keys(np.concatenate(queries), both_sides(triples), self.count, candidates)
         self.seen = None
         if typed:
             rows, entities = np.divmod(Occurrences.of_graph(graph).keys(), graph.num_entities)
-            answers = _places(entities, candidates)
-            keys = (rows * self.count + answers)[answers >= 0]
-            self.seen = tf.Variable(np.append(keys, LAST_KEY), trainable=False)
+            self.seen = _keys(rows, entities, self.count, candidates)
 
 
-def known_keys(graph: Graph, side: int, candidates: np.ndarray | None = None) -> np.ndarray:
-    """Returns the keys of the facts of all splits as answers on `side`, as in `AnswerLists.known`: int64."""
-    triples = np.concatenate([graph.split(name) for name in SPLITS]).astype(np.int64)
-    answers = _places(triples[:, column(side)], candidates)
-    count = graph.num_entities if candidates is None else len(candidates)
-    keys = triple_keys(triples[:, column(1 - side)], triples[:, 1], answers, count, graph.num_relations)
-    return np.sort(keys[answers >= 0])
-
-
-def _places(entities: np.ndarray, candidates: np.ndarray | None) -> np.ndarray:
-    """Returns the places of entities in `candidates`, int64 [N], -1 for others."""
-    if candidates is None:
-        return entities.astype(np.int64)
-    places = np.minimum(np.searchsorted(candidates, entities), len(candidates) - 1)
-    return np.where(candidates[places] == entities, places, -1)
+def _keys(queries: np.ndarray, entities: np.ndarray, count: int, candidates: np.ndarray | None) -> tf.Variable:
+    """Returns the keys of those entities that may be answers; queries and entities both [N]."""
+    if candidates is not None:
+        entities, allowed = find(candidates, entities)
+        queries, entities = queries[allowed], entities[allowed]
+    return tf.Variable(np.append(np.sort(queries * count + entities), LAST_KEY), trainable=False)

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.negatives import contains
-from jobi_tf.data.occurrences import TAIL, triple_keys
+from jobi_tf.data.occurrences import TAIL
 from jobi_tf.export.lists import AnswerLists
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.models.products import own_scores
@@ -116,12 +116,12 @@ class StoredModel(tf.Module):
     def is_known(self, side: int, anchor: tf.Tensor, relation: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
         """Returns whether answers, int [B, k], to queries as in `best` are known facts: bool [B, k]."""
         return contains(
-            self.lists.known[side].value(), self._key(anchor, relation)[:, None] + tf.cast(answers, tf.int64)
+            self.lists.known.value(), self._key(side, anchor, relation)[:, None] + tf.cast(answers, tf.int64)
         )
 
-    def _key(self, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+    def _key(self, side: int, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns the key of answer 0 in `AnswerLists.known`, int64 [B]."""
-        return triple_keys(anchor, relation, 0, self.lists.count, self.num_relations)
+        return ((side * self.num_entities + anchor) * self.num_relations + relation) * self.lists.count
 
     def _slice(self, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
         """Returns the embeddings of the answers from `start` to `stop`, float32 [stop - start, width]."""
@@ -149,7 +149,7 @@ class StoredModel(tf.Module):
             nothing = tf.fill(tf.shape(scores), UNKNOWN_SCORE)
             scores = tf.tensor_scatter_nd_update(nothing, places, tf.gather_nd(scores, places))
         if new:
-            places = _listed(self.lists.known[side].value(), self._key(anchor, relation), start, stop)
+            places = _listed(self.lists.known.value(), self._key(side, anchor, relation), start, stop)
             scores = tf.tensor_scatter_nd_update(scores, places, tf.fill(tf.shape(places)[:1], UNKNOWN_SCORE))
         return scores
 
