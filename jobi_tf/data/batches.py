@@ -148,7 +148,6 @@ def training_batches(
         raise UsageError(f"expected no chunk in the mode {mode}, in which negatives are not shared, got {chunk}")
     chunk = TRIPLES_OF_A_CHUNK if chunk is None else chunk
     check_at_least(1, chunk=chunk)
-    check_at_least(0, first_step=0 if tf.is_tensor(first_step) else first_step)
     check_negatives(negatives, mode)
     if shared and batch_size % chunk:
         raise UsageError(f"expected batch_size to be a multiple of the {chunk} triples of a chunk, got {batch_size:,}")
@@ -238,7 +237,6 @@ def query_batches(
     if pair_entities is not None and not joint:
         raise UsageError(f"expected no pair_entities without the pair head (joint=False), got {pair_entities}")
     check_at_least(1, answers_per_query=answers_per_query, pair_entities=1 if pair_entities is None else pair_entities)
-    check_at_least(0, first_step=0 if tf.is_tensor(first_step) else first_step)
     known = KnownAnswers.of_graph(graph, [split])
     parts, place = known.answers.in_parts(answers_per_query)
     count = len(place)
@@ -246,8 +244,8 @@ def query_batches(
     rest, relations = np.divmod(known.keys[place], known.num_relations)
     sides, anchors = np.divmod(rest, known.num_entities)
     queries = tf.constant(np.stack([anchors, relations, sides], 1), tf.int32)
-    mean_answers, listed = len(parts.entities) / count, _Lists(parts)
-    seen = _Lists(Occurrences.of_graph(graph).seen) if joint else None
+    mean_answers, listed = len(parts.entities) / count, _ragged(parts)
+    seen = _ragged(Occurrences.of_graph(graph).seen) if joint else None
     order, turns = stream(seed, "order"), stream(seed, "pair entities")
     entities = graph.num_entities
     size = min(pair_entities or entities, entities)
@@ -255,14 +253,14 @@ def query_batches(
     def batch(step: tf.Tensor) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         # Queries are numbered by side first: sorted, heads come before tails.
         ids = part.of(tf.sort(_shuffled(step, batch_size, count, order)))
-        rows, answers = tf.gather(queries, ids), listed(ids)
+        rows, answers = tf.gather(queries, ids), tf.gather(listed, ids)
         inputs = {name: rows[:, i] for i, name in enumerate(("anchors", "relations", "sides"))}
         inputs["answers"] = answers.to_tensor(-1)
         inputs["weights"] = tf.cast(answers.row_lengths(), tf.float32) / mean_answers
         labels = {"triple": inputs["answers"]}
-        if seen:
+        if seen is not None:
             distinct, place = tf.unique(inputs["sides"] * graph.num_relations + inputs["relations"])
-            pairs = _multi_hot(seen(distinct), entities)
+            pairs = _multi_hot(tf.gather(seen, distinct), entities)
             if size < entities:
                 chosen = tf.cast(_shuffled(step, size, entities, turns), tf.int32)
                 pairs = tf.gather(pairs, chosen, axis=1)
@@ -286,16 +284,10 @@ def _mean_one(graph: Graph, split: str) -> tf.Tensor | None:
     return None if weights is None else tf.constant(weights / np.mean(weights, dtype=np.float64), tf.float32)
 
 
-class _Lists:
-    """Lists of entities for use in a TensorFlow graph: ids of lists [N] → ragged int32 [N, …]."""
-
-    def __init__(self, lists: Csr):
-        self._offsets = tf.constant(lists.offsets, tf.int64)
-        self._entities = tf.constant(lists.entities, tf.int32)
-
-    def __call__(self, ids: tf.Tensor) -> tf.RaggedTensor:
-        places = tf.ragged.range(tf.gather(self._offsets, ids), tf.gather(self._offsets, ids + 1))
-        return places.with_values(tf.gather(self._entities, places.values))
+def _ragged(lists: Csr) -> tf.RaggedTensor:
+    """Returns lists of entities as a tensor, ragged int32 [lists, …]."""
+    offsets = tf.constant(lists.offsets, tf.int64)
+    return tf.RaggedTensor.from_row_splits(tf.constant(lists.entities, tf.int32), offsets, validate=False)
 
 
 def _multi_hot(lists: tf.RaggedTensor, num_entities: int) -> tf.Tensor:
@@ -363,6 +355,7 @@ def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf
 
 def _endless(batch: Callable, first_step: int, triples: tf.data.Dataset | None = None) -> tf.data.Dataset:
     """Returns the batches of all steps, of the number of the step and, if they are a stream, of its triples."""
+    check_at_least(0, first_step=0 if tf.is_tensor(first_step) else first_step)
     steps = tf.data.Dataset.range(first_step, np.iinfo(np.int64).max)
     if triples is not None:
         steps = tf.data.Dataset.zip(steps, triples)

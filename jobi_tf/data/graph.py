@@ -18,7 +18,7 @@ from jobi_tf.tables import html_table
 
 FORMAT = 1
 SPLITS = ("train", "valid", "test")
-_SEEN = ("seen.offsets.npy", "seen.entities.npy")
+_SEEN = ("seen.offsets", "seen.entities")
 
 
 @dataclass(frozen=True)
@@ -187,20 +187,21 @@ class Graph:
         self.entities.save(folder / "entities.txt")
         self.relations.save(folder / "relations.txt")
         meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "sources": {}}
+        arrays = dict(zip(_SEEN, self.seen, strict=True)) if self.seen else {}
         for name, triples in self.splits.items():
             if isinstance(triples, Shards):
                 place = triples.folder if "://" in triples.folder else str(Path(triples.folder).absolute())
                 meta["shards"] = asdict(triples) | {"folder": "" if Path(triples.folder) == folder else place}
             else:
-                np.save(folder / f"{name}.npy", np.ascontiguousarray(triples, np.int32))
+                arrays[name] = np.ascontiguousarray(triples, np.int32)
             if name in self.weights:
-                np.save(folder / f"{name}.weights.npy", self.weights[name].astype(np.float32))
+                arrays[f"{name}.weights"] = self.weights[name].astype(np.float32)
             if source := self.sources.get(name):
                 meta["sources"][name] = {"file": source.file, "first_line": source.first_line}
                 if source.lines is not None:
-                    np.save(folder / f"{name}.lines.npy", source.lines.astype(np.int32))
-        for part, values in zip(_SEEN, self.seen or (), strict=False):
-            np.save(folder / part, values)
+                    arrays[f"{name}.lines"] = source.lines.astype(np.int32)
+        for name, values in arrays.items():
+            np.save(folder / f"{name}.npy", values)
         (folder / "graph.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
@@ -216,24 +217,19 @@ class Graph:
             raise DataError(f"expected a prepared graph in {folder}, found no graph.json there") from None
         if meta["format"] != FORMAT:
             raise DataError(f"{folder} holds a graph of format {meta['format']}, this version reads {FORMAT}")
-        weights = {name: folder / f"{name}.weights.npy" for name in SPLITS}
-        sources = {}
-        for name, source in meta["sources"].items():
-            lines = folder / f"{name}.lines.npy"
-            mapped = np.load(lines, mmap_mode="r") if lines.exists() else None
-            sources[name] = Source(source["file"], source["first_line"], mapped)
-        splits: dict[str, Any] = {}
+        arrays: dict[str, Any] = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
         if shards := meta.get("shards"):
-            splits["train"] = Shards(**shards | {"folder": shards["folder"] or str(folder)})
-        splits |= {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in SPLITS if name not in splits}
+            arrays["train"] = Shards(**shards | {"folder": shards["folder"] or str(folder)})
+        if missing := [f"{name}.npy" for name in SPLITS if name not in arrays]:
+            raise DataError(f"expected {', '.join(missing)} in {folder}, found none")
         graph = cls(
             meta["name"],
             Vocabulary.load(folder / "entities.txt", "entity"),
             Vocabulary.load(folder / "relations.txt", "relation"),
-            splits,
-            sources,
-            {name: np.load(path, mmap_mode="r") for name, path in weights.items() if path.exists()},
-            tuple(np.load(folder / part, mmap_mode="r") for part in _SEEN) if (folder / _SEEN[0]).exists() else None,
+            {name: arrays[name] for name in SPLITS},
+            {name: Source(**source, lines=arrays.get(f"{name}.lines")) for name, source in meta["sources"].items()},
+            {name: arrays[f"{name}.weights"] for name in SPLITS if f"{name}.weights" in arrays},
+            tuple(arrays[name] for name in _SEEN) if _SEEN[0] in arrays else None,
         )
         graph.__dict__["fingerprint"] = meta["fingerprint"]  # where cached_property keeps it
         return graph

@@ -7,36 +7,24 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, column, triple_keys
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import UsageError, check_at_least
 
 IGNORED = -1
 LARGEST_BITMAP = 2**28  # bits: 32 MB; a power of two
 
 
 def contains(sorted_keys: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-    """Returns which `keys` occur in `sorted_keys`, by bisection.
-
-    Args:
-        sorted_keys: int64 [K], ascending, not empty.
-        keys: int64, of any shape.
-
-    Returns:
-        bool, of the shape of `keys`.
-    """
+    """Returns which `keys`, int64 of any shape, occur in `sorted_keys`, int64 [K] ascending and not empty: bool."""
     place = tf.searchsorted(sorted_keys, tf.reshape(keys, [-1]))
     found = tf.gather(sorted_keys, tf.minimum(place, tf.size(sorted_keys) - 1))
     return tf.reshape(found, tf.shape(keys)) == keys
 
 
 class Membership:
-    """A set of keys for lookup in a TensorFlow graph.
+    """A set of keys, int64 [K] ascending and distinct, in [0, size), for lookup in a TensorFlow graph.
 
     Holds one bit for each possible key; if those are too many, one for each hash of a key, and looks up by bisection
     the keys whose hash is present.
-
-    Args:
-        keys: int64 [K], ascending, distinct.
-        size: the keys are in [0, size).
     """
 
     def __init__(self, keys: np.ndarray, size: int):
@@ -135,8 +123,7 @@ class NegativeSampler:
     def __init__(self, occurrences: Occurrences, negatives: int, p: float, train: np.ndarray | None = None):
         if not 0 <= p <= 1:
             raise UsageError(f"expected a probability p in [0, 1], got {p}")
-        if negatives < 1:
-            raise UsageError(f"expected at least 1 negative for each triple, got {negatives}")
+        check_at_least(1, negatives=negatives)
         self.negatives = negatives
         self.p = p
         self.num_entities = occurrences.num_entities
@@ -152,7 +139,7 @@ class NegativeSampler:
                     f"to filter negatives, got {self.num_entities:,} entities and {self.num_relations:,} relations"
                 )
             size = self.num_entities**2 * self.num_relations
-            self._known = Membership(np.unique(self._triple_keys(*train.T.astype(np.int64))), size)
+            self._known = Membership(np.unique(self._triple_keys(*np.asarray(train, np.int64).T)), size)
 
     def draw(
         self,

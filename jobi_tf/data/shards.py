@@ -83,15 +83,9 @@ def blocks(triples: np.ndarray | Shards, size: int = 2**20) -> Iterator[np.ndarr
 
 
 class ShardWriter:
-    """Writes triples that come a few at a time: block by block to each of the files in turn.
+    """Writes triples that come a few at a time: block by block to each of at most `files` files in turn.
 
     Use it as a context manager; `shards` has what was written.
-
-    Args:
-        folder: where to write.
-        files: largest number of files.
-        block: triples of a block.
-        window: blocks of a window.
     """
 
     def __init__(self, folder: Path, files: int, block: int = BLOCK, window: int = WINDOW):

@@ -79,16 +79,17 @@ class Vocabulary:
             DataError: the file cannot be read, a name is unknown, or there is none.
         """
         try:
-            content = path.read_bytes()
+            lines = path.read_bytes().decode("utf-8-sig").split("\n")
         except OSError as error:
             raise DataError(f"expected a file of names at {path}: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            number, byte = 1 + error.object.count(b"\n", 0, error.start), error.object[error.start]
+            raise DataError(f"{path}:{number}: expected UTF-8, got byte 0x{byte:02x}") from None
         ids = set()
-        for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        for number, line in enumerate(lines, 1):
             try:
-                if name := line.removesuffix(b"\r").decode():
+                if name := line.removesuffix("\r"):
                     ids.add(self.id(name))
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}:{number}: expected UTF-8, got byte 0x{line[error.start]:02x}") from None
             except DataError as error:
                 raise DataError(f"{path}:{number}: {error}") from None
         if not ids:

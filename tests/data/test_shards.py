@@ -84,6 +84,12 @@ def test_a_graph_of_few_blocks(tmp_path, count):
     np.testing.assert_array_equal(np.sort(batch, 0), TRIPLES[:count])
 
 
+def test_negatives_that_are_triples_of_shards_are_ignored(graph):
+    """Each relation has one head and one tail, so that biased negatives are the triple itself."""
+    ((_, labels),) = training_batches(graph, 203, negatives=4, p=1.0, filter_negatives=True).take(1)
+    assert (labels["triple"].numpy()[:, 1:] == -1).all()
+
+
 @pytest.mark.parametrize("in_text", [True, False])
 def test_a_graph_in_shards_is_the_same_graph(tmp_path, monkeypatch, in_text):
     monkeypatch.setattr(reading, "_PART", 16)
