@@ -1,4 +1,4 @@
-"""The interface of an export as `signature.json` describes it, and its tables of ids."""
+"""What stands beside the model in an export: `signature.json`, tables of ids, and warm-up requests."""
 
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.export.servable import INPUTS
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 PACKAGES = ("jobi-tf", "tensorflow", "keras", "numpy")
 EXAMPLE_K = 10
 EXAMPLES = 2  # rows of the examples
+BATCHES = (1, 8, 32)  # rows of the warm-up requests
 
 Requests = Mapping[str, Mapping[str, list[Any]]]
 
@@ -86,3 +88,28 @@ def write_id_tables(folder: Path, graph: Graph) -> None:
             file.write("id\tname\ttriples\n")
             rows = enumerate(zip(vocabulary.names, counts, strict=True))
             file.writelines(f"{i}\t{name}\t{count}\n" for i, (name, count) in rows)
+
+
+def write_warmup(folder: Path, requests: Requests) -> None:
+    """Writes `assets.extra/tf_serving_warmup_requests`, which a server computes before it accepts others.
+
+    The values of the requests are repeated to fill a batch.
+
+    Raises:
+        ImportError: `tensorflow-serving-api` is not installed; nothing is written.
+    """
+    from tensorflow_serving.apis.predict_pb2 import PredictRequest
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
+
+    path = folder / "assets.extra" / "tf_serving_warmup_requests"
+    path.parent.mkdir()
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for signature, inputs in requests.items():
+            for batch in BATCHES:
+                request = PredictRequest()
+                request.model_spec.signature_name = signature
+                for name, values in inputs.items():
+                    rows = [values[i % len(values)] for i in range(batch)]
+                    request.inputs[name].CopyFrom(tf.make_tensor_proto(rows, INPUTS[signature][name]))
+                log = PredictionLog(predict_log=PredictLog(request=request))
+                writer.write(log.SerializeToString())

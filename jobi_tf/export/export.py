@@ -15,12 +15,11 @@ from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.calibration import Calibration, calibrate, sample
 from jobi_tf.evaluation.evaluate import Trained
 from jobi_tf.export.card import model_card
-from jobi_tf.export.contract import contract, example_requests, write_id_tables
+from jobi_tf.export.contract import BATCHES, contract, example_requests, write_id_tables, write_warmup
 from jobi_tf.export.drift import Drift, measure_drift
 from jobi_tf.export.lists import AnswerLists
 from jobi_tf.export.servable import Servable
 from jobi_tf.export.stored_model import StoredModel
-from jobi_tf.export.warmup import BATCHES, write_warmup
 from jobi_tf.files import new_folder
 from jobi_tf.models.jobi import JoBi
 
