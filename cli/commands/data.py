@@ -81,7 +81,7 @@ def list_(as_json: bool) -> None:
     """List the data sets that have a name."""
     from rich.table import Column
 
-    from jobi_tf.datasets.listing import listing
+    from jobi_tf.datasets.loading import listing
 
     entries = listing()
     if as_json:

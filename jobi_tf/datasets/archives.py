@@ -55,7 +55,6 @@ def download(dataset: DataSet) -> Graph:
 
     folder = _downloads()
     cache.make_folder(folder)
-    cache.remove_abandoned(folder)
     digest = dataset.digests.get(dataset.file, "")
     pooch.get_logger().setLevel("WARNING")
     try:

@@ -15,7 +15,7 @@ from jobi_tf.data.graph import SPLITS
 from jobi_tf.data.occurrences import triple_keys
 from jobi_tf.datasets.reading import SUFFIXES, Columns, TripleReader
 from jobi_tf.datasets.writing import require_new, write_triples
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.files import new_folder
 
 Progress = Callable[[str], None]
@@ -43,10 +43,8 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.min_triples < 1:
-            raise UsageError(f"expected min_triples of at least 1, got {self.min_triples}")
-        if self.seed < 0:
-            raise UsageError(f"expected a seed of at least 0, got {self.seed}")
+        check_at_least(1, min_triples=self.min_triples)
+        check_at_least(0, seed=self.seed)
         for split, size in (("valid", self.valid), ("test", self.test)):
             if size is not None and not (0 < size < 1 or (size >= 1 and isinstance(size, int))):
                 raise UsageError(f"expected a number of {split} triples or a share between 0 and 1, got {size}")
@@ -139,15 +137,9 @@ def distinct(triples: np.ndarray) -> np.ndarray:
 
 
 def core(triples: np.ndarray, num_entities: int, min_triples: int) -> Iterator[np.ndarray]:
-    """Leaves out entities that occur in fewer than `min_triples` triples, with these triples, until there is none.
+    """Leaves out entities that occur in fewer than `min_triples` of the distinct triples, until there is none.
 
-    A triple counts once for an entity, also if the entity is both its head and its tail. The result does not depend on
-    the order in which entities are left out.
-
-    Args:
-        triples: int32 [N, 3], distinct.
-        num_entities: ids of heads and tails are below it.
-        min_triples: the least number of triples of an entity.
+    The result does not depend on the order in which entities are left out.
 
     Yields:
         The triples that are left after each round, int32 [n, 3]; nothing if all entities occur often enough.
@@ -169,18 +161,8 @@ def hold_out(
     """Splits triples at random so that every entity and relation of valid and test occurs in train.
 
     The triples are shuffled, and the first of them are held out, except those that are the last ones of their head,
-    relation or tail. So no triple is preferred as long as each of its names has others.
-
-    Args:
-        triples: int32 [N, 3], distinct.
-        num_entities: ids of heads and tails are below it.
-        num_relations: ids of relations are below it.
-        valid: number of validation triples.
-        test: number of test triples.
-        seed: seed of the shuffle.
-
-    Returns:
-        `train`, `valid` and `test`, each int32 [n, 3], in the order of `triples`.
+    relation or tail. So no triple is preferred as long as each of its names has others. Arguments and results are those
+    of `build`; `valid` and `test` are numbers of triples.
 
     Raises:
         DataError: too few triples can be held out.
@@ -219,16 +201,7 @@ def build_files(
     Beside them is `build.json`, with the command, the recipe, the report and the digests of all files read and written.
     Equal files and recipes give equal folders. The folder appears complete or not at all.
 
-    Args:
-        files: files of triples: `.tsv`, `.txt` or `.csv`, also `.gz`.
-        folder: the folder to make.
-        recipe: what to keep, and the sizes of the splits.
-        columns: names or positions of the head, relation and tail columns.
-        header: whether the files have a header; None: if it looks like one.
-        progress: called with a line after each step.
-
-    Returns:
-        The number of triples of each split, and the steps of `build`.
+    The files, columns and header are as in `load_graph`. Returns the number of triples of each split, and the steps.
 
     Raises:
         UsageError: the folder exists, or a file does not exist or has another suffix.

@@ -49,7 +49,6 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
             # Another format or a damaged copy: it is only a cache, so it is made again.
             shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder.parent)
-    remove_abandoned(folder.parent)
     graph = build()
     try:
         graph.save(folder)
@@ -60,7 +59,7 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder of the cache before any work is done for it.
+    """Makes a folder of the cache before any work is done for it, and removes what killed processes left in it.
 
     Raises:
         JobiError: it cannot be made, or is not writable.
@@ -71,10 +70,6 @@ def make_folder(folder: Path) -> None:
         raise failure("make", folder, error) from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise JobiError(f"the cache folder {folder} is not writable; set JOBI_TF_HOME to another folder")
-
-
-def remove_abandoned(folder: Path) -> None:
-    """Removes the incomplete files and folders that killed processes left in a folder of the cache."""
     for path in (*folder.glob(".tmp-*"), *folder.glob("tmp*")):  # the names that `jobi_tf.files` and pooch give
         with suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > _ABANDONED:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import archives, cache, reading, sharding
-from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD
+from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD, DataSet
 from jobi_tf.datasets.reading import Columns
 from jobi_tf.errors import DataError, UsageError
 
@@ -95,13 +95,13 @@ def prepare(
         options = {"split": split, "columns": columns, "header": header, "weights": weights}
         if given := [option for option, value in options.items() if value is not None]:
             raise UsageError(f"option {given[0]!r} applies to files of text only, got the data set {name}")
+    if archive is not None and (prepared or not isinstance(dataset, str) or name not in DATASETS):
+        raise UsageError(f"an archive is for a data set out of {', '.join(DATASETS)}, got {name!r}")
     if prepared:
         return Prepared(sharding.open_remote(name) if "://" in name else Graph.open(Path(name)), Path(name), True)
     if isinstance(dataset, str) and name in NAMES:
-        key, build = _world(archive) if name == WORLD else _named(name, archive)
+        key, build = _world() if name == WORLD else _named(DATASETS[name], archive)
     else:
-        if archive is not None:
-            raise UsageError(f"an archive is for a data set out of {', '.join(DATASETS)}, got {name!r}")
         key, build = _local(Path(dataset).expanduser(), Columns(columns, weights, header), split, seed, name)
     graph, cached = cache.open_or_build(key, build)
     return Prepared(graph, cache.graph_folder(key), cached)
@@ -117,19 +117,16 @@ def read_world() -> Graph:
 
 
 def _world_files() -> dict[str, Path]:
-    return reading.find_splits(Path(str(resources.files("jobi_tf.datasets.world"))))
+    return reading.find_splits(Path(__file__).with_name(WORLD))
 
 
-def _world(archive: str | Path | None) -> tuple[str, Callable[[], Graph]]:
-    if archive is not None:
-        raise UsageError(f"{WORLD} comes with the package and has no archive")
+def _world() -> tuple[str, Callable[[], Graph]]:
     # Keyed by content, so that another version of the package finds its own facts.
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in _world_files().values())).hexdigest()[:16]
     return f"{WORLD}-{digest}", read_world
 
 
-def _named(name: str, archive: str | Path | None) -> tuple[str, Callable[[], Graph]]:
-    dataset = DATASETS[name]
+def _named(dataset: DataSet, archive: str | Path | None) -> tuple[str, Callable[[], Graph]]:
     given = None if archive is None else archives.find(dataset, Path(archive))
     if given is not None:
         archives.verify(dataset, given)  # even if the graph is in the cache: the user asks about this file
@@ -138,7 +135,7 @@ def _named(name: str, archive: str | Path | None) -> tuple[str, Callable[[], Gra
         path = given or archives.find(dataset)
         return archives.read_archive(dataset, path) if path else archives.download(dataset)
 
-    return name, build
+    return dataset.name, build
 
 
 def _local(path: Path, columns: Columns, split: str | None, seed: int, name: str) -> tuple[str, Callable[[], Graph]]:
@@ -163,6 +160,32 @@ def _local(path: Path, columns: Columns, split: str | None, seed: int, name: str
     near = get_close_matches(name.casefold().replace("_", "-"), NAMES, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise UsageError(f"unknown data set {name!r}: expected {', '.join(NAMES)}, or a path that exists{hint}")
+
+
+def listing() -> list[dict[str, Any]]:
+    """Returns facts about all data sets that have a name; changes nothing.
+
+    Returns:
+        For each data set its `name`, `description`, numbers of `entities` and `relations`, the number of `triples` of
+        each split, its `state` (`included`, `prepared`, `archive found` or `to download`) and its `citation`.
+    """
+    world = read_world()
+    included = {
+        "name": WORLD,
+        "description": "Facts about the countries of the world; needs no download.",
+        "entities": world.num_entities,
+        "relations": world.num_relations,
+        "triples": {split: len(triples) for split, triples in world.splits.items()},
+        "state": "included",
+        "citation": "",
+    }
+    return [included, *({**{key: vars(x).get(key) for key in included}, "state": _state(x)} for x in DATASETS.values())]
+
+
+def _state(dataset: DataSet) -> str:
+    if cache.graph_folder(dataset.name).exists():
+        return "prepared"
+    return "archive found" if archives.find(dataset) else "to download"
 
 
 def _key(path: Path, files: Sequence[Path], columns: Columns, *split: object) -> str:

@@ -149,11 +149,7 @@ class Names(dict[str, int]):
 
 
 class TripleReader:
-    """Reads files of triples; entities and relations get ids in the order of their first appearance in all of them.
-
-    Args:
-        columns: which columns the files have.
-    """
+    """Reads files of triples; entities and relations get ids in the order of their first appearance in all of them."""
 
     def __init__(self, columns: Columns | None = None):
         self.columns = columns or Columns()
@@ -163,9 +159,7 @@ class TripleReader:
     def read_file(self, path: Path, sink: Callable[[np.ndarray], None] | None = None) -> Rows:
         """Reads a file whose name ends in one of `SUFFIXES`.
 
-        Args:
-            path: the file.
-            sink: called with the triples, int32 [n, 3], some at a time, instead of keeping them in memory.
+        A sink gets the triples, int32 [n, 3], some at a time, instead of their being kept in memory.
 
         Raises:
             DataError: it cannot be read, or a line is not a triple; the message names the file and the line.
@@ -189,16 +183,9 @@ class TripleReader:
         separator: str = "\t",
         sink: Callable[[np.ndarray], None] | None = None,
     ) -> Rows:
-        """Reads triples from bytes.
+        """Reads triples from a seekable stream, as `read_file`; `where` is its name in error messages.
 
-        Args:
-            stream: seekable.
-            where: name of the file for error messages.
-            separator: a tab for text without quotes, a comma for CSV.
-            sink: as for `read_file`.
-
-        Raises:
-            DataError: as `read_file`.
+        The separator is a tab for text without quotes, a comma for CSV.
         """
         text = io.TextIOWrapper(stream, "utf-8-sig", newline="\n")
         quotes: dict = {} if separator == "," else {"quoting": csv.QUOTE_NONE}
@@ -318,23 +305,13 @@ def find_splits(folder: Path) -> dict[str, Path]:
 
 
 def read_folder(name: str, files: Mapping[str, Path], columns: Columns) -> Graph:
-    """Reads the files of train, valid and test.
-
-    Raises:
-        DataError: as `TripleReader.read_file`.
-    """
+    """Reads the files of train, valid and test; raises as `TripleReader.read_file` does."""
     reader = TripleReader(columns)
     return reader.graph(name, {split: reader.read_file(files[split]) for split in SPLITS})
 
 
 def read_and_split(path: Path, shares: Sequence[float], seed: int, columns: Columns) -> Graph:
-    """Reads one file and splits its triples at random; rows of a split keep the order of the file.
-
-    Args:
-        path: the file.
-        shares: of train, valid and test; their sum is 1.
-        seed: seed of the split.
-        columns: which columns the file has.
+    """Reads one file and splits its triples at random by `parse_shares`; a split keeps the order of the file.
 
     Raises:
         DataError: as `TripleReader.read_file`, or there are too few triples for three splits.

@@ -39,8 +39,7 @@ def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) 
         raise UsageError(f"expected triples without weights for shards, got weights={options['weights']!r}")
     path = Path(dataset).expanduser()
     in_parts = path.is_dir() and str(dataset) not in NAMES and not (path / "graph.json").exists()
-    if in_parts and options.get("split") is not None:
-        raise UsageError(f"{path} is a folder, which has its splits already; option 'split' is for one file")
+    in_parts &= options.get("split") is None and options.get("archive") is None  # which `prepare` rejects
     with new_folder(folder) as beside:
         with ShardWriter(beside, files) as writer:
             if in_parts:
@@ -69,12 +68,9 @@ def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) 
 
 
 def open_remote(url: str) -> Graph:
-    """Opens a graph that `write_shards` wrote and that was copied to a file system of TensorFlow.
+    """Opens a graph that `write_shards` wrote and that was copied to a file system of TensorFlow, `gs://bucket/graph`.
 
     All but the shards is copied to the cache.
-
-    Args:
-        url: the folder, such as `gs://bucket/graph`.
 
     Raises:
         JobiError: it cannot be read.

@@ -103,16 +103,16 @@ def test_unknown_names_get_a_suggestion(call, arguments, suggestion):
     ],
 )
 def test_failures_are_one_sentence_and_a_status(call, monkeypatch, error, status, word):
-    monkeypatch.setattr("jobi_tf.datasets.listing.listing", lambda: (_ for _ in ()).throw(error))
+    monkeypatch.setattr("jobi_tf.datasets.loading.listing", lambda: (_ for _ in ()).throw(error))
     stderr = call("data", "list", status=status).stderr
     assert word in stderr
     assert len(stderr.strip().splitlines()) <= 1
 
 
 def test_tracebacks_of_faults_and_on_request(call, monkeypatch):
-    monkeypatch.setattr("jobi_tf.datasets.listing.listing", lambda: 1 / 0)
+    monkeypatch.setattr("jobi_tf.datasets.loading.listing", lambda: 1 / 0)
     assert isinstance(call("data", "list", status=1).exception, ZeroDivisionError)
-    monkeypatch.setattr("jobi_tf.datasets.listing.listing", lambda: np.load("nowhere.npy"))
+    monkeypatch.setattr("jobi_tf.datasets.loading.listing", lambda: np.load("nowhere.npy"))
     monkeypatch.setenv("JOBI_TF_TRACEBACK", "1")
     assert isinstance(call("data", "list", status=1).exception, FileNotFoundError)
 
