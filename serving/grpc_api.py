@@ -86,8 +86,8 @@ class Interceptor(grpc.aio.ServerInterceptor):
         return content
 
 
-class PredictionService(PredictionServiceServicer):
-    """Predictions, and the signatures of the model."""
+class Services(PredictionServiceServicer, ModelServiceServicer):
+    """Predictions, the signatures of the model, and the states of its versions."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -125,6 +125,17 @@ class PredictionService(PredictionServiceServicer):
         response.metadata["signature_def"].Pack(signatures)
         return response
 
+    async def GetModelStatus(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Returns the states of all versions, or of one."""
+        response = GetModelStatusResponse()
+        for version in self._model.status(*_target(request.model_spec)):
+            found = response.model_version_status.add(version=version.number)
+            found.state = ModelVersionStatus.State.Value(version.state)
+            if version.error:
+                found.status.error_code = StatusCode.UNKNOWN.value[0]
+                found.status.error_message = version.error
+        return response
+
     def _array(self, key: str, tensor: Any, signature: Signature) -> np.ndarray:
         spec = signature.inputs.get(key)
         if spec is None or tensor.dtype != spec.dtype.as_datatype_enum:
@@ -138,24 +149,6 @@ class PredictionService(PredictionServiceServicer):
             return tf.make_ndarray(tensor)
         except (ArithmeticError, TypeError, ValueError) as error:
             raise invalid(f"expected a tensor for the input {key!r}: {error}") from None
-
-
-class ModelService(ModelServiceServicer):
-    """States of the versions."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    async def GetModelStatus(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Returns the states of all versions, or of one."""
-        response = GetModelStatusResponse()
-        for version in self._model.status(*_target(request.model_spec)):
-            found = response.model_version_status.add(version=version.number)
-            found.state = ModelVersionStatus.State.Value(version.state)
-            if version.error:
-                found.status.error_code = StatusCode.UNKNOWN.value[0]
-                found.status.error_message = version.error
-        return response
 
 
 def _target(spec: Any) -> tuple[str, int | None]:

@@ -22,11 +22,11 @@ class Limits:
 
     def __init__(self, settings: ServerSettings, metrics: Metrics) -> None:
         self._settings = settings
-        self._in_flight = metrics.in_flight
         self._token = None if settings.token is None else settings.token.encode()
         self._hosts = {"", "localhost", settings.host, socket.gethostname()}
         self._requests = 0
         self._bytes = 0
+        metrics.in_flight.set_function(lambda: self._requests)
 
     def check_host(self, header: str) -> None:
         """Checks that a Host header has an IP address, `localhost`, or the name of this machine or of `--host`.
@@ -78,9 +78,7 @@ class Limits:
         if self._requests >= self._settings.max_requests:
             raise busy(f"expected at most {self._settings.max_requests} requests at a time")
         self._requests += 1
-        self._in_flight.set(self._requests)
         try:
             yield
         finally:
             self._requests -= 1
-            self._in_flight.set(self._requests)

@@ -91,14 +91,9 @@ class Model:
         read: Callable[[Signature], Awaitable[Arrays]],
         seconds: float | None = None,
     ) -> tuple[Version, Signature, dict[str, np.ndarray]]:
-        """Computes all outputs of a signature.
+        """Computes all outputs of a signature for the inputs that `read` returns, within the time the client allows.
 
-        Args:
-            name: name of the model.
-            number: number of the version; None is the newest.
-            signature: name of the signature; "" is `serving_default`.
-            read: reads the inputs of the request.
-            seconds: time that the client allows; the server's time-out is the limit.
+        Without a number it is the newest version, and without a name `serving_default`.
 
         Raises:
             ServingError: there is no such version or signature, the inputs do not fit, or the time is over.

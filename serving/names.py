@@ -34,12 +34,7 @@ class NameList:
         self._starts = 1 + np.cumsum([0, *(len(name) + 1 for name in folded)])  # of each name in the text, [N + 1]
 
     def search(self, text: str, limit: int) -> list[str]:
-        """Returns names that begin with a text, and after them names that contain it, without regard to case.
-
-        Args:
-            text: what was typed; "" finds the most frequent names.
-            limit: the greatest number of names.
-        """
+        """Returns names that begin with a text, and after them names that contain it, without regard to case."""
         text = text.casefold()
         if "\n" in text:
             return []

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from jobi_tf.errors import JobiError
 
-from .grpc_api import Interceptor, ModelService, PredictionService
+from .grpc_api import Interceptor, Services
 from .limits import Limits
 from .metrics import Metrics
 from .model import Model
@@ -66,8 +66,9 @@ async def run(settings: ServerSettings, stop: asyncio.Event, log: Callable[[str]
     with _listener(settings) as listener:
         rest = _rest_server(settings, RestApp(model, limits, metrics))
         grpc_server, grpc_port = _grpc_server(settings, [Interceptor(limits, metrics, settings.timeout)])
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(PredictionService(model), grpc_server)
-        model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(model), grpc_server)
+        services = Services(model)
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(services, grpc_server)
+        model_service_pb2_grpc.add_ModelServiceServicer_to_server(services, grpc_server)
         health_service = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(health_service, grpc_server)
         try:
@@ -145,14 +146,14 @@ class _Server(uvicorn.Server):
 class _Connection(HttpToolsProtocol):
     """A connection that is closed if a request takes too long to arrive, or an answer to be read, or a head is long.
 
-    httptools leaves the body of a request alone that offers HTTP/2, as those of Java's client do; it is read here.
+    httptools leaves the body of a request alone that offers HTTP/2, as those of Java's client do; it is read again
+    without the offer.
     """
 
     # Connections at a time; the rest of the server needs files as well.
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     _timer: asyncio.TimerHandle | None = None
     _head: int | None = None  # bytes of the head so far
-    _offers: bool = False  # HTTP/2, so that httptools leaves the body alone
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -179,15 +180,14 @@ class _Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            length = [b"%s: %s\r\n" % x for x in self.headers if x[0] in (b"content-length", b"transfer-encoding")]
-            self.parser = httptools.HttpRequestParser(_Body(self))
-            self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n%s" % (b"".join(length), data[offer.args[0] :]))
-
-    def on_offered_body(self) -> None:
-        """Goes on as without the offer."""
-        self._offers = False
-        self.on_message_complete()
-        self.parser = httptools.HttpRequestParser(self)
+            kept = [header for header in self.headers if header[0] != b"upgrade"]
+            if len(kept) == len(self.headers):  # the method is CONNECT
+                raise httptools.HttpParserError from None
+            version = self.parser.get_http_version().encode()
+            lines = [b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, version)]
+            lines += [b"%s: %s\r\n" % header for header in kept]
+            self.parser = httptools.HttpRequestParser(self)
+            self._feed(b"".join([*lines, b"\r\n", data[offer.args[0] :]]))
 
     def on_message_begin(self) -> None:
         self._head = 0
@@ -196,11 +196,11 @@ class _Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head = None
-        super().on_headers_complete()
-        self._offers = self.parser.should_upgrade()
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        if not self._offers:
+        if not self.parser.should_upgrade():
             self._stop_timer()
             super().on_message_complete()
 
@@ -219,20 +219,6 @@ class _Connection(HttpToolsProtocol):
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-
-
-class _Body:
-    """What is read of a request that offers HTTP/2."""
-
-    def __init__(self, connection: _Connection) -> None:
-        self.on_body = connection.on_body
-        self._end: Callable[[], None] | None = connection.on_offered_body
-
-    def on_message_complete(self) -> None:
-        if self._end is None:
-            raise ValueError("expected no other request before the offer is answered")
-        end, self._end = self._end, None
-        end()
 
 
 def _grpc_server(settings: ServerSettings, interceptors: list[Any]) -> tuple[grpc.aio.Server, int]:
