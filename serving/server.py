@@ -154,6 +154,7 @@ class _Connection(HttpToolsProtocol):
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     _timer: asyncio.TimerHandle | None = None
     _head: int | None = None  # bytes of the head so far
+    _again: bool = False  # the head is read again, for which there is no more time
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -186,12 +187,14 @@ class _Connection(HttpToolsProtocol):
             version = self.parser.get_http_version().encode()
             lines = [b"%s %s HTTP/%s\r\n" % (self.parser.get_method(), self.url, version)]
             lines += [b"%s: %s\r\n" % header for header in kept]
-            self.parser = httptools.HttpRequestParser(self)
+            self.parser, self._again = httptools.HttpRequestParser(self), True
             self._feed(b"".join([*lines, b"\r\n", data[offer.args[0] :]]))
 
     def on_message_begin(self) -> None:
         self._head = 0
-        self._start_timer()
+        if not self._again:
+            self._start_timer()
+        self._again = False
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
