@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 UNSETTLED = 3  # steps after a pause that are not measured, since their batches were made in the pause
@@ -158,10 +157,9 @@ def rank(rounds: Rounds, dataset: str, dim: int, scorer: str = "complex", triple
 
     graph = jobi_tf.load_graph(dataset)
     graph = dataclasses.replace(graph, splits={**graph.splits, "test": graph.test[:triples]})
-    # What `jobi_tf.load_run` returns has these two; ranking takes as long whatever the weights.
-    run = SimpleNamespace(model=jobi_tf.JoBi(graph.num_entities, graph.num_relations, dim, scorer), graph=graph)
+    model = jobi_tf.JoBi(graph.num_entities, graph.num_relations, dim, scorer)  # whatever its weights
     for _ in rounds:
-        seconds = jobi_tf.evaluate(run, split="test").seconds
+        seconds = jobi_tf.evaluate(model, graph, "test").seconds
         rounds.answer(seconds=seconds, rate=len(graph.test) / seconds)
 
 
@@ -227,18 +225,17 @@ def epochs(rounds: Rounds, dataset: str, triples: int, count: int, settled: int,
     import jobi_tf
 
     resident: list[float] = []
-
-    class Memory(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-            resident.append(psutil.Process().memory_info().rss / 1e6)
-
+    process = psutil.Process()
+    memory = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: resident.append(process.memory_info().rss / 1e6)
+    )
     graph = jobi_tf.load_graph(dataset)
     graph = dataclasses.replace(graph, splits={**graph.splits, "train": graph.train[:triples]})
     for _ in rounds:
         resident.clear()
         with tempfile.TemporaryDirectory(dir=".") as folder:
             settings |= {"epochs": count, "eval_every": 1, "patience": count, "run_dir": str(Path(folder, "run"))}
-            jobi_tf.train(graph, callbacks=[Memory()], **settings)
+            jobi_tf.train(graph, callbacks=[memory], **settings)
         first = resident[settled - 1]
         rounds.answer(resident=resident[-1], growth=max(resident[settled:]) - first, end=resident[-1] - first)
 
@@ -362,7 +359,8 @@ def sender(protocol: str, ports: dict[str, int], signature: str, columns: dict[s
 @contextmanager
 def server(folder: str) -> Iterator[dict[str, int]]:
     """Runs `jobi-tf serve` until the block ends; gives its ports by protocol once the model is available."""
-    ports = {"REST": free_port(), "gRPC": free_port()}
+    with socket.create_server(("127.0.0.1", 0)) as rest, socket.create_server(("127.0.0.1", 0)) as grpc:
+        ports = {"REST": rest.getsockname()[1], "gRPC": grpc.getsockname()[1]}  # free ones
     options = ["--rest-port", str(ports["REST"]), "--grpc-port", str(ports["gRPC"])]
     process = subprocess.Popen([*JOBI_TF, "serve", folder, *options], stdout=subprocess.DEVNULL)
     try:
@@ -389,13 +387,6 @@ def get(port: int, path: str) -> dict[str, Any]:
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
         connection.request("GET", path)
         return json.load(connection.getresponse())
-
-
-def free_port() -> int:
-    """Returns a free port."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 if __name__ == "__main__":

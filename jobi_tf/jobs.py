@@ -75,6 +75,7 @@ class Jobs:
     """
 
     def __init__(self, count: int = 1):
+        self.count = count
         self.threads = max(1, cores() // count) if count > 1 else None
         self.stopped = False
         self._processes: set[multiprocessing.process.BaseProcess] = set()
@@ -138,8 +139,14 @@ class Jobs:
                 process.terminate()
 
 
+def train_locked(config: "TrainConfig", callback: "keras.callbacks.Callback") -> None:
+    """Trains into the folder of a run, from its last checkpoint if it has one, while no other process does."""
+    with run_lock(Path(config.run_dir or "")):
+        train_or_resume(config, [callback])
+
+
 def train_or_resume(config: "TrainConfig", callbacks: "Callbacks") -> "Run":
-    """Trains into the folder of a run, from its last checkpoint if it has one. Call it with `run_lock`."""
+    """Trains as `train_locked` does, for those that hold the `run_lock`, and returns the run."""
     from jobi_tf.training.run_folder import RunFolder
     from jobi_tf.training.train import resume, train
 

@@ -31,8 +31,9 @@ BELOW["evaluation"] = {*BELOW["models"], "models"}
 BELOW["export"] = {*BELOW["evaluation"], "evaluation"}
 BELOW["training"] = {*BELOW["evaluation"], "evaluation", "datasets"}
 BELOW["jobs"] = {*BELOW["training"], "training", "launch"}
-BELOW["tuning"] = BELOW["report"] = {*BELOW["jobs"], "jobs", "export"}
-BELOW["reproduce"] = {*BELOW["tuning"], "tuning", "report"}
+BELOW["report"] = {*BELOW["jobs"], "jobs", "export"}
+BELOW["tuning"] = {*BELOW["report"], "report"}
+BELOW["reproduce"] = {*BELOW["tuning"], "tuning"}
 BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "export", "serving", "launch"}
 
 HEAVY = {"tensorflow", "keras", "numpy", "tensorboard", "tensorflow_datasets", "grpc"}

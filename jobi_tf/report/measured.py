@@ -21,7 +21,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, damaged
 
 try:
     import pandas as pd
@@ -233,7 +233,7 @@ def _usual(run: Run) -> dict[str, Any]:
 
 
 def _environment(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-    except (ValueError, TypeError) as error:
-        raise DataError(f"expected the environment of a run in {path}, which is damaged: {error}") from None
+    if not path.exists():
+        return {}
+    with damaged("the environment of a run", path):
+        return dict(json.loads(path.read_text(encoding="utf-8")))

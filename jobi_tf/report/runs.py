@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import SIDES
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.metrics import METRICS, best_row
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.evaluation.significance import Difference, paired_bootstrap
 from jobi_tf.files import written_beside
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, damaged
 
 if TYPE_CHECKING:
     from jobi_tf.evaluation.evaluate import Evaluation
@@ -65,7 +66,7 @@ def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result:
     folder = RunFolder(run_dir)
     path = folder.evaluations / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    epoch = model_epoch(folder)
+    epoch = run_summary(folder)["best_epoch"]
     ranks = {f"{side}_{x}": getattr(ranks, x) for side, ranks in evaluation.ranks.items() for x in ("greater", "equal")}
     with written_beside(path.with_suffix(".npz")) as beside:
         np.savez_compressed(beside, epoch=epoch, **ranks)
@@ -87,13 +88,11 @@ def stored_evaluation(run_dir: Path, name: str = "test") -> dict[str, Any]:
     """
     folder = RunFolder(run_dir)
     path = folder.evaluations / f"{name}.json"
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-        return result if result["epoch"] == model_epoch(folder) else {}
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"expected the metrics of an evaluation in {path}, which is damaged: {error}") from None
+    with damaged("the metrics of an evaluation", path):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        return result if result["epoch"] == run_summary(folder)["best_epoch"] else {}
 
 
 def stored_ranks(run_dir: Path, name: str = "test") -> np.ndarray:
@@ -104,23 +103,28 @@ def stored_ranks(run_dir: Path, name: str = "test") -> np.ndarray:
     """
     folder = RunFolder(run_dir)
     path = folder.evaluations / f"{name}.npz"
-    try:
-        with np.load(path) as file:
-            if file["epoch"] == model_epoch(folder):
-                sides = [Ranks(file[f"{side}_greater"], file[f"{side}_equal"]) for side in ("head", "tail")]
-                return np.stack([ranks.ranks() for ranks in sides], 1)
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"expected the ranks of an evaluation in {path}, which is damaged: {error}") from None
+    if path.exists():
+        with damaged("the ranks of an evaluation", path), np.load(path) as file:
+            if file["epoch"] == run_summary(folder)["best_epoch"]:
+                return np.stack([Ranks(file[f"{x}_greater"], file[f"{x}_equal"]).ranks() for x in SIDES], 1)
     raise DataError(f"expected an evaluation of {run_dir} on the test split: run `jobi-tf evaluate {run_dir}` first")
 
 
-def model_epoch(folder: RunFolder) -> int:
-    """Returns the epoch of the model of a run: the best one, or the last if no epoch was ranked."""
-    rows = folder.read_metrics()
-    row = best_row(rows, folder.read_config().monitor) or (rows[-1] if rows else {"epoch": 0})
-    return row["epoch"]
+def run_summary(folder: RunFolder) -> dict[str, Any]:
+    """Returns what the metrics of a run's epochs amount to.
+
+    Returns:
+        `best_epoch` (that of the model, the last one if none was ranked), its validation `metrics`, the number of
+        `epochs`, and their `seconds`.
+    """
+    rows = folder.read_metrics() or [{"epoch": 0}]
+    best = best_row(rows, folder.read_config().monitor) or rows[-1]
+    return {
+        "metrics": {name.removeprefix("val_"): x for name, x in best.items() if name.startswith("val_")},
+        "best_epoch": best["epoch"],
+        "epochs": rows[-1]["epoch"],
+        "seconds": sum(row.get("seconds") or 0 for row in rows),
+    }
 
 
 def run_values(path: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What is kept of a complete run: its settings, its time and its results on test, by side and by relation."""
 
 import json
+import math
 import statistics
 import subprocess
 from collections.abc import Mapping
@@ -9,14 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobi_tf.errors import DataError
 from jobi_tf.files import written_beside
+from jobi_tf.training.run_folder import RunFolder, damaged, describe_environment
 
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
     from jobi_tf.evaluation.evaluate import Evaluation
-    from jobi_tf.evaluation.rules import RuleModel
-    from jobi_tf.training.pool import Pool
     from jobi_tf.training.run import Run
 
 FILE = "evaluation.json"
@@ -45,17 +44,15 @@ class Record:
             relations = content["relations"].values() if relation is None else [content["relations"][relation]]
             rows = [row for sides in relations for name, row in sides.items() if side in (name, "both")]
             whole = sum(row[_WHOLES[metric]] for row in rows)
-            return sum(row[metric] for row in rows) / whole if whole else float("nan")
+            return sum(row[metric] for row in rows) / whole if whole else math.nan
         if relation is not None:
             return content["relations"][relation][side][metric]
-        if metric in ("step_ms", "epoch_seconds", "epochs") and "epochs" not in content:
-            return float("nan")  # a pool
-        if metric == "step_ms":
-            return 1e3 * content["epoch_seconds"] / content["steps"]
         if metric == "train_hours":
             return content["train_seconds"] / 3600
         if metric in ("epoch_seconds", "epochs"):
-            return content[metric]
+            return content.get(metric, math.nan)  # a pool has none
+        if metric == "step_ms":
+            return 1e3 * content.get("epoch_seconds", math.nan) / content.get("steps", 1)
         return (content["test"] if side == "both" else content["test"][side])[metric]
 
 
@@ -65,15 +62,13 @@ def read_record(path: Path) -> Record | None:
     Raises:
         DataError: the file is damaged.
     """
-    try:
-        record = Record(json.loads((path / FILE).read_text(encoding="utf-8")))
-        record.value("mrr")
-    except FileNotFoundError:
+    path = path / FILE
+    if not path.exists():
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"expected the results of a run in {path / FILE}, which is damaged: {reason}") from None
-    return record
+    with damaged("the results of a run", path):
+        record = Record(json.loads(path.read_text(encoding="utf-8")))
+        record.value("mrr")
+        return record
 
 
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
@@ -92,16 +87,13 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     """
     from jobi_tf.data.occurrences import KnownAnswers, Occurrences
     from jobi_tf.evaluation.evaluate import evaluate
-    from jobi_tf.evaluation.metrics import best_row
     from jobi_tf.report.measured import breakdown, first_answers
-    from jobi_tf.report.runs import store_evaluation
+    from jobi_tf.report.runs import run_summary, store_evaluation
     from jobi_tf.training.assembly import epoch
-    from jobi_tf.training.run_folder import RunFolder
 
     assert run.path is not None
-    rows = RunFolder(run.path).read_metrics()
-    best = best_row(rows, run.config.monitor) or rows[-1]
-    seconds = [row["seconds"] for row in rows]
+    summary = run_summary(RunFolder(run.path))
+    seconds = run.history["seconds"]
     evaluation = evaluate(run)
     store_evaluation(run.path, "test", evaluation, evaluation.to_dict())
     known = KnownAnswers.of_graph(run.graph, ("train", "valid", "test"), evaluation.triples)
@@ -110,40 +102,27 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     for (relation, side), part in answers.groupby(["relation", "side"]):
         relations.setdefault(run.graph.relations[relation], {})[side] = breakdown(part)
     return {
-        **_results(run.graph, evaluation, run.config.model_dump(exclude={"run_dir"}), jobs),
-        "epochs": rows[-1]["epoch"],
-        "best_epoch": best["epoch"],
-        "valid": {name.removeprefix("val_"): value for name, value in best.items() if name.startswith("val_")},
+        **results(run.graph, evaluation, run.config.model_dump(exclude={"run_dir"}), summary["seconds"], jobs),
+        "epochs": summary["epochs"],
+        "best_epoch": summary["best_epoch"],
+        "valid": summary["metrics"],
         "relations": relations,
         "steps": epoch(run.config, run.graph).steps,
         # The first epoch of a process compiles.
         "epoch_seconds": statistics.median(seconds[1:] or seconds),
-        "train_seconds": sum(seconds),
     }
 
 
-def measure_pool(pool: "Pool | RuleModel", settings: dict[str, Any], seconds: float, jobs: int = 1) -> dict[str, Any]:
-    """Ranks the test split with a pool, or rules alone, and returns the content of its record.
-
-    Args:
-        pool: the pool.
-        settings: its members.
-        seconds: time in which it was made.
-        jobs: see `measure`.
-    """
-    from jobi_tf.evaluation.evaluate import evaluate
-
-    return {**_results(pool.graph, evaluate(pool), settings, jobs), "train_seconds": seconds}
-
-
-def _results(graph: "Graph", evaluation: "Evaluation", settings: dict[str, Any], jobs: int) -> dict[str, Any]:
-    from jobi_tf.training.run_folder import describe_environment
-
+def results(
+    graph: "Graph", evaluation: "Evaluation", settings: dict[str, Any], seconds: float, jobs: int
+) -> dict[str, Any]:
+    """Returns the part of a record that runs and pools have; `seconds` are those of training or of making the pool."""
     return {
         "dataset": graph.name,
         "graph": graph.fingerprint,
         "settings": settings,
         "test": evaluation.to_dict(),
+        "train_seconds": seconds,
         "rank_seconds": evaluation.seconds,
         "jobs": jobs,
         "commit": commit(),

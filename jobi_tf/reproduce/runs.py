@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from jobi_tf.datasets import NAMES, load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.jobs import Epoch, Jobs, JobStoppedError, run_lock, train_or_resume
 from jobi_tf.reproduce.experiment import Experiment, Row
-from jobi_tf.reproduce.record import Record, measure, measure_pool, read_record, write_record
+from jobi_tf.reproduce.record import Record, measure, read_record, results, write_record
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
 
@@ -186,34 +186,32 @@ def make_plan(
         quick: small models, trained shortly, one seed.
     """
     folder = folder.with_name(folder.name + QUICK) if quick else folder
-    places = [(x, row, point) for x in sources for row in experiment.rows_on(x.name) for point in experiment.points]
-    runs = []
-    for source, row, point in places:
+
+    def planned(source: Source, row: Row, point: Any, seed: int) -> PlannedRun:
+        label, members = f"{source.name}: {row.name}", tuple[str, ...]()
         if row.is_trained:
-            config = experiment.config(row, source.name, point, quick).replace(dataset=source.place)
-            at = f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
-            runs.append(PlannedRun(source, row.name, point, f"{source.name}: {row.name}{at}", config))
-    seeded = []
-    for seed in range(seeds or (1 if quick else experiment.seeds)):
-        trained = []
-        for run in runs:
-            path = folder / run.source.folder / name_of(run.config) / f"seed-{seed}"
-            trained.append(replace(run, config=run.config.replace(seed=seed, run_dir=str(path)), _records=[]))
-        seeded += trained
-        for source, row, _ in places:
-            if row.pool or (row.rules and seed == 0):  # rules alone do not depend on a seed
-                seeded.append(_pooled(row, source, folder, seed, trained))
-    return Plan(experiment, sources, seeded, quick)
+            config = experiment.config(row, source.name, point, quick)
+            name = name_of(config)
+            label += f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
+        else:
+            config = TrainConfig.create({"dataset": source.place})
+            pooled = [planned(source, experiment.row(name), None, seed).path for name in row.pool]
+            content = json.dumps([sorted(path.parent.name for path in pooled), row.rules])
+            name = f"pool-{hashlib.sha256(content.encode()).hexdigest()[:8]}" if pooled else "rules"
+            members = tuple(map(str, pooled))
+        path = folder / source.folder / name / f"seed-{seed}"
+        config = config.replace(dataset=source.place, seed=seed, run_dir=str(path))
+        return PlannedRun(source, row.name, point, label, config, members, row.rules)
 
-
-def _pooled(row: Row, source: Source, folder: Path, seed: int, trained: Sequence[PlannedRun]) -> PlannedRun:
-    """Returns the run that pools those of some rows, and rules."""
-    members = [x.path for x in trained if x.source == source and x.row in row.pool]
-    content = json.dumps([sorted(path.parent.name for path in members), row.rules])
-    name = f"pool-{hashlib.sha256(content.encode()).hexdigest()[:8]}" if members else "rules"
-    path = folder / source.folder / name / f"seed-{seed}"
-    config = TrainConfig.create({"dataset": source.place, "seed": seed, "run_dir": str(path)})
-    return PlannedRun(source, row.name, None, f"{source.name}: {row.name}", config, tuple(map(str, members)), row.rules)
+    places = [(x, row, point) for x in sources for row in experiment.rows_on(x.name) for point in experiment.points]
+    places.sort(key=lambda place: not place[1].is_trained)  # what is pooled is trained before
+    runs = [
+        planned(source, row, point, seed)
+        for seed in range(seeds or (1 if quick else experiment.seeds))
+        for source, row, point in places
+        if row.is_trained or row.pool or (row.rules and seed == 0)  # rules alone do not depend on a seed
+    ]
+    return Plan(experiment, sources, runs, quick)
 
 
 def name_of(config: TrainConfig) -> str:
@@ -282,10 +280,7 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
         on_event(run, None)
         log = run.path.with_name(f"{run.path.name}.log")
         try:
-            if run.is_trained:
-                processes.run(train_run, run.config, jobs, log=log, on_epoch=on_epoch)
-            else:
-                processes.run(pool_run, run.config, run.members, run.rules, jobs, log=log, on_epoch=on_epoch)
+            processes.run(make_run, run.config, run.members, run.rules, jobs, log=log, on_epoch=on_epoch)
         except JobStoppedError:
             return
         except JobiError as error:
@@ -299,35 +294,38 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
     return failed
 
 
-def pool_run(
+def make_run(
     config: TrainConfig, members: Sequence[str], rules: bool, jobs: int, callback: "keras.callbacks.Callback"
 ) -> None:
-    """Ranks by the pool of complete runs and rules, or by rules alone, and writes the record."""
+    """Trains a run into its folder, from its last checkpoint if it has one, or makes a pool, and writes its record."""
+    folder = RunFolder(Path(config.run_dir or ""))
+    with run_lock(folder.path):
+        if read_record(folder.path) is not None:
+            return  # another process was faster
+        if members or rules:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            write_record(folder.path, _rank_pool(config, members, rules, jobs))
+            return
+        if folder.checkpoints():
+            check_settings(folder, config)
+        write_record(folder.path, measure(train_or_resume(config, [callback]), jobs))
+        # Three times as large as the model, and of use only to training.
+        shutil.rmtree(folder.path / "checkpoints", ignore_errors=True)
+
+
+def _rank_pool(config: TrainConfig, members: Sequence[str], rules: bool, jobs: int) -> dict[str, Any]:
+    """Ranks by the pool of complete runs and rules, or by rules alone."""
+    from jobi_tf.evaluation.evaluate import evaluate
     from jobi_tf.evaluation.rules import RuleModel
     from jobi_tf.training.pool import Pool
 
     for member in members:
         if read_record(Path(member)) is None:
             raise DataError(f"expected the complete run {member}, which is pooled, got none")
-    path = Path(config.run_dir or "")
-    path.mkdir(parents=True, exist_ok=True)
-    with run_lock(path):
-        if read_record(path) is None:
-            start = time.monotonic()
-            mined = RuleModel(load_graph(config.dataset), minutes=MINUTES_OF_RULES) if rules else None
-            pool = Pool(members, mined) if members else mined
-            assert pool is not None  # a row has members or rules
-            settings = {"pool": [Path(member).parent.name for member in members], "rules": rules}
-            write_record(path, measure_pool(pool, settings, time.monotonic() - start, jobs))
-
-
-def train_run(config: TrainConfig, jobs: int, callback: "keras.callbacks.Callback") -> None:
-    """Trains a run into its folder, from its last checkpoint if it has one, and writes its record."""
-    folder = RunFolder(Path(config.run_dir or ""))
-    with run_lock(folder.path):
-        if read_record(folder.path) is None:  # else another process was faster
-            if folder.checkpoints():
-                check_settings(folder, config)
-            write_record(folder.path, measure(train_or_resume(config, [callback]), jobs))
-            # Three times as large as the model, and of use only to training.
-            shutil.rmtree(folder.path / "checkpoints", ignore_errors=True)
+    start = time.monotonic()
+    mined = RuleModel(load_graph(config.dataset), minutes=MINUTES_OF_RULES) if rules else None
+    pool = Pool(members, mined) if members else mined
+    assert pool is not None
+    seconds = time.monotonic() - start
+    settings = {"pool": [Path(member).parent.name for member in members], "rules": rules}
+    return results(pool.graph, evaluate(pool), settings, seconds, jobs)

@@ -94,7 +94,7 @@ class RunFolder:
         Raises:
             DataError: it is missing or damaged.
         """
-        with _damaged("a prepared graph", self.graph):
+        with damaged("a prepared graph", self.graph):
             return Graph.open(self.graph)
 
     def read_state(self, checkpoint: Path) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class RunFolder:
             DataError: it is missing or damaged.
         """
         path = checkpoint / "state.json"
-        with _damaged("the state of a run", path):
+        with damaged("the state of a run", path):
             return json.loads(path.read_text(encoding="utf-8"))
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -115,19 +115,19 @@ class RunFolder:
         """
         if not self.metrics.exists():
             return []
-        with _damaged("a JSON object for each epoch", self.metrics):
+        with damaged("a JSON object for each epoch", self.metrics):
             lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
             return [json.loads(line) for line in lines]
 
 
 @contextmanager
-def _damaged(expected: str, path: Path) -> Iterator[None]:
+def damaged(expected: str, path: Path) -> Iterator[None]:
     """Says which file of a run is damaged when reading it fails."""
     try:
         yield
     except DataError:
         raise
-    except (OSError, EOFError, ValueError, KeyError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"expected {expected} in {path}, which is damaged: {' '.join(str(error).split())}") from None
 
 

@@ -19,11 +19,11 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.files import written_beside
-from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError
+from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, train_locked
+from jobi_tf.report.runs import run_summary
 from jobi_tf.training.config import read_settings
 from jobi_tf.tuning.results import DATABASE, SPACE, Results, number, run_folder
 from jobi_tf.tuning.spaces import Space
-from jobi_tf.tuning.trial import summary, train_trial
 
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 # Of Optuna's plot of parameters that have one value in all trials.
@@ -75,7 +75,7 @@ def search(
     study = open_study(space, path, graph.fingerprint, storage)
     # An interruption reaches this thread and ends the processes; the other one then notes which trials to retry.
     with ThreadPoolExecutor(1) as pool, Jobs(jobs) as processes:
-        pool.submit(_Search(space, path, study, processes, jobs, on_event).run).result()
+        pool.submit(_Search(space, path, study, processes, on_event).run).result()
     results = Results.of(study, space, path)
     results.write()
     if not results.ranked():
@@ -134,7 +134,6 @@ class _Search:
     path: Path
     study: optuna.Study
     jobs: Jobs
-    count: int
     on_event: OnEvent
     crashes: Counter[int] = field(default_factory=Counter)
     error: JobiError | None = None
@@ -151,7 +150,7 @@ class _Search:
                     self.study.optimize(
                         self._objective,
                         n_trials=left,
-                        n_jobs=min(left, self.count),
+                        n_jobs=min(left, self.jobs.count),
                         catch=JobiError,
                         callbacks=[self._after_trial],
                     )
@@ -193,11 +192,11 @@ class _Search:
         trial.set_user_attr("retry", False)
         try:
             log = folder.path.with_suffix(".log")
-            self.jobs.run(train_trial, config, log=log, on_epoch=partial(self._report, trial, first))
+            self.jobs.run(train_locked, config, log=log, on_epoch=partial(self._report, trial, first))
         except JobiError as error:
             self._note_failure(trial, first, error)
             raise
-        for name, value in summary(folder, config).items():
+        for name, value in run_summary(folder).items():
             trial.set_user_attr(name, value)
         if trial.user_attrs.get("pruned"):
             raise optuna.TrialPruned

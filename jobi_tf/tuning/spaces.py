@@ -1,11 +1,10 @@
 """Search spaces: settings that are fixed, settings that vary, and how."""
 
 import itertools
-import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import Field, field_validator, model_validator
@@ -75,11 +74,11 @@ class Parameter(StrictModel):
         """
         if self.choices is not None:
             return CategoricalDistribution([_valid(name, x) for x in self.choices])
-        if (kind := _type(name)) not in (int, float):
-            raise ValueError(f"expected a list of choices, since {name} is no number")
         low, high = _valid(name, self.low), _valid(name, self.high)
-        if kind is float:
+        if isinstance(low, float):
             return FloatDistribution(low, high, self.log, self.step)
+        if isinstance(low, bool):
+            raise ValueError(f"expected a list of choices, since {name} is no number")
         if self.step and self.step % 1:
             raise ValueError(f"expected a whole number as the step, got {self.step}")
         return IntDistribution(low, high, self.log, int(self.step or 1))
@@ -287,14 +286,6 @@ class Space(SettingsFile):
             for rest in itertools.product(*map(values, tied)):
                 both = params | dict(zip(tied, rest, strict=True))
                 yield {name: both[name] for name in self.search if name in both}
-
-
-def _type(name: str) -> Any:
-    """Returns the type of a setting: int, float, bool or str."""
-    kind: Any = TrainConfig.model_fields[name].annotation
-    if get_origin(kind) is types.UnionType:
-        kind = next(part for part in get_args(kind) if part is not type(None))
-    return str if get_origin(kind) is Literal else kind
 
 
 def _valid(name: str, value: Any) -> Any:

@@ -22,6 +22,7 @@ from jobi_tf.tuning import search as module
 from jobi_tf.tuning.results import DATABASE, SPACE, number
 from jobi_tf.tuning.search import open_study, search
 from jobi_tf.tuning.spaces import Space
+from tests.processes import epochs, stop_when
 
 SMALL = {
     "dataset": "world",
@@ -47,13 +48,6 @@ def space(search=SEARCH, epochs=2, **more):
 def rows(folder: Path) -> list[dict[str, str]]:
     with (folder / "trials.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def epochs(run: Path) -> list[dict]:
-    """The metrics of each epoch, but for times."""
-    path = run / "metrics.jsonl"
-    every = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in every]
 
 
 @pytest.fixture
@@ -237,20 +231,7 @@ def test_a_killed_search_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
     space({"dim": [2, 4]}, 12, sampler="grid", metric="mrr").write(path)
     code = "import sys, jobi_tf.tuning.search as s; s.HEARTBEAT = 1; from jobi_tf.cli.main import main; main()"
     command = [sys.executable, "-c", code, "search", path, "--out", out, "-q"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 180
-    try:
-        while len(epochs(out / "trials" / "0000")) < 2:
-            assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        children = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-        process.wait(60)
-        assert not psutil.wait_procs(children, 30)[1]
-    finally:
-        process.kill()
-        process.communicate()
+    stop_when(lambda: len(epochs(out / "trials" / "0000")) >= 2, command, signal.SIGKILL)
     before = epochs(out / "trials" / "0000")
     assert 2 <= len(before) < 12
     monkeypatch.setattr(module, "HEARTBEAT", 1)
