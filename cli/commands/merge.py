@@ -6,19 +6,18 @@ import click
 import cloup
 
 from jobi_tf.console import print_table
-from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 
-from ..options import RUN, Command, argument_or_option, out_option
+from ..options import Command, out_option, runs_option
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@argument_or_option("runs", "--run-dir", "RUN…", RUN, "Folder of a run.", several=True)
+@runs_option()
 @out_option("Folder of the merged run.", required=True)
 @cloup.option(
     "--weights",
-    type=click.Choice(("fitted", "equal")),
+    type=click.Choice(["fitted", "equal"]),
     default="fitted",
     help="Weights of the runs: fitted on the validation split for each relation, or equal.",
 )
@@ -31,8 +30,6 @@ def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
     The runs have one scorer, complex, distmult, simple or rescal, and their embeddings are put side by side: the result
     is an ordinary run, without a pair head, whose embedding size is the sum of theirs.
     """
-    if len({path.resolve() for path in runs}) < len(runs):
-        raise UsageError(f"expected every run once, got {', '.join(map(str, runs))}")
     start_tensorflow()
     import jobi_tf
     from jobi_tf.evaluation.metrics import best_row

@@ -11,7 +11,7 @@ from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.training.config import TrainConfig
 
-from ..options import COUNT, FOLDER, Group, argument_or_option, json_option, parse_assignments, seed_option
+from ..options import COUNT, FOLDER, Group, json_option, parse_assignments, runs_option, seed_option
 
 SHOWN = ("mrr", "hits@10")
 
@@ -72,11 +72,9 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
     print_table(["run", "epochs", *(f"{split} {METRICS[name]}" for split in ("val", "test") for name in SHOWN)], rows)
     different = different_settings([*chosen.values()])
     if different:
-        from rich.table import Column
-
         click.echo()
         options = [_options({name: values[i] for name, values in different.items()}) for i in range(len(chosen))]
-        print_table([Column("run"), Column("settings")], list(zip(paths, options, strict=True)))
+        print_table(("run", "settings"), list(zip(paths, options, strict=True)), text=("run", "settings"))
 
 
 def _options(settings: dict[str, Any]) -> str:
@@ -90,8 +88,8 @@ def _options(settings: dict[str, Any]) -> str:
 
 
 @runs.command()
-@argument_or_option("runs", "--run-dir", "RUN…", FOLDER, "Folder of a run; twice.", several=True)
-@cloup.option("--samples", type=COUNT, default=10_000, metavar="N", help="Draws of the bootstrap.")
+@runs_option()
+@cloup.option("--samples", type=COUNT, default=10_000, help="Draws of the bootstrap.")
 @seed_option
 @json_option
 def compare(runs: tuple[Path, ...], samples: int, seed: int, as_json: bool) -> None:

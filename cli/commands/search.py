@@ -1,7 +1,6 @@
 """`jobi-tf search`."""
 
 import shlex
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 
-from ..main import INTERRUPTED, ended_as_interrupted
+from ..main import Interruption
 from ..options import COUNT, Command, jobs_option, out_option, parse_assignments
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ SHOWN = 10
 @out_option("Folder of the search  [default: runs/searches/SPACE]")
 @cloup.option("--dataset", metavar="NAME|PATH", help="Data set, instead of the one in the space.")
 @cloup.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting that is not to be searched.")
-@cloup.option("--trials", type=COUNT, metavar="N", help="Number of trials, instead of the one in the space.")
-@jobs_option("Trials at a time.")
+@cloup.option("--trials", type=COUNT, help="Number of trials, instead of the one in the space.")
+@jobs_option
 @cloup.option("--storage", metavar="URL", help="Database for Optuna, so that several machines can work on a search.")
 @cloup.option("--quiet", "-q", is_flag=True, help="Print the result only.")
 @cloup.option("--list", "list_", is_flag=True, help="List the ready-made spaces and do nothing.")
@@ -72,17 +71,17 @@ def search(
 
     out = out or Path("runs") / "searches" / chosen.name
     try:
-        with JobDisplay() as display, ended_as_interrupted():
-            progress = None if quiet else _Progress(chosen, display)
-            if not quiet:
-                display.print(
-                    f"search    {chosen.sampler}, {chosen.size} trials, by validation {METRICS[chosen.metric]}"
-                )
-                display.print(f"folder    {out}")
-            results = run(chosen, out, jobs, storage, progress or (lambda trial, event: None))
+        if quiet:
+            results = run(chosen, out, jobs, storage)
+        else:
+            click.echo(
+                f"search    {chosen.sampler}, {chosen.size} trials, by validation {METRICS[chosen.metric]}", err=True
+            )
+            click.echo(f"folder    {out}", err=True)
+            with JobDisplay() as display:
+                results = run(chosen, out, jobs, storage, _Progress(chosen, display))
     except KeyboardInterrupt:
-        click.echo(f"Interrupted; the same command continues the search in {out}.", err=True)
-        sys.exit(INTERRUPTED)
+        raise Interruption(f"Interrupted; the same command continues the search in {out}.") from None
     _print_result(results, quiet)
 
 
@@ -103,12 +102,12 @@ class _Progress:
             self.display.update(label, None)
             self.display.print(self._line(trial, event))
 
-    def _line(self, number: int, results: "Results") -> str:
-        from jobi_tf.tuning.results import number as number_of
+    def _line(self, ended: int, results: "Results") -> str:
+        from jobi_tf.tuning.results import number
 
         self.ended += 1
         done = sum(trial.state.is_finished() for trial in results.trials)
-        (trial,) = (trial for trial in results.trials if number_of(trial) == number)
+        (trial,) = (trial for trial in results.trials if number(trial) == ended)
         left = (time.monotonic() - self.start) / self.ended * (self.space.size - done)
         best = "  best so far" if results.ranked()[:1] == [trial] else ""
         time_left = f"  left ≈ {duration(left)}" if left > 0 else ""
