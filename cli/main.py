@@ -91,9 +91,7 @@ class CommandLine(cloup.Group):
         except Exception as error:
             if os.environ.get("JOBI_TF_TRACEBACK") or (sentence := explain(error)) is None:
                 raise
-            failure = click.ClickException(sentence)
-            failure.exit_code = 2 if isinstance(error, UsageError) else 1
-            raise failure from None
+            raise (click.UsageError if isinstance(error, UsageError) else click.ClickException)(sentence) from None
         finally:
             signal.signal(signal.SIGTERM, before)
 

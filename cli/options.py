@@ -93,7 +93,7 @@ def argument_or_option(
                 raise click.UsageError(f"Expected {metavar} or {flag}, got both.")
             if required and not given:
                 raise click.UsageError(f"Missing {metavar}, which is an argument or the value of {flag}.")
-            value = given[0] if given else () if several else None
+            value: Any = given[0] if given else () if several else None
             if several and len({path.resolve() for path in value}) < len(value):
                 raise click.UsageError(f"Expected every {one} once, got {', '.join(map(str, value))}.")
             return command(*arguments, **values, **{name: value})
@@ -265,6 +265,11 @@ def _click_type(kind: Any, rules: list[Any]) -> Any:
             if hasattr(rule, name):
                 bounds |= {limit: getattr(rule, name), f"{limit}_open": name in ("gt", "lt")}
     return (click.IntRange if kind is int else click.FloatRange)(**bounds)
+
+
+def setting_text(value: Any) -> str:
+    """Returns the value of a setting as tables show it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def parse_assignments(texts: Iterable[str], flag: str = "--set") -> dict[str, Any]:

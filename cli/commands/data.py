@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
-from cloup.constraints import If, all_or_none, require_one
+from cloup.constraints import If, all_or_none, require_all
 
 from jobi_tf.console import counts, print_json, print_table
 
@@ -42,7 +42,7 @@ def _dataset_options(command: Callable) -> Callable:
 
     description = "Name of a data set, or a folder or file of triples."
     for option in (
-        cloup.constraint(If("seed", require_one), ["split"]),
+        cloup.constraint(If("seed", require_all), ["split"]),
         cloup.option("--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]"),
         settings_options("split", "columns", "header", "weights"),
         cloup.option("--archive", type=FILE, help="Archive of a named data set; not downloaded."),

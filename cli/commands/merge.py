@@ -6,7 +6,7 @@ import click
 import cloup
 
 from jobi_tf.console import print_table
-from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 
 from ..options import Command, out_option, runs_option
 from ..start import start_tensorflow
@@ -32,16 +32,11 @@ def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
     """
     start_tensorflow()
     import jobi_tf
-    from jobi_tf.evaluation.metrics import best_row
-    from jobi_tf.training.run_folder import RunFolder
+    from jobi_tf.report.runs import run_values
 
     merged = jobi_tf.merge_runs(runs, out, weights)
-    rows = []
-    for path in (*runs, out):
-        folder = RunFolder(path)
-        config = folder.read_config()
-        best = best_row(folder.read_metrics(), config.monitor) or {}
-        values = [f"{best[f'val_{name}']:.4f}" if f"val_{name}" in best else "" for name in BETTER_IF_HIGHER]
-        rows.append([str(path), f"{config.dim:,}", *values])
+    names = [f"val_{name}" for name in BETTER_IF_HIGHER]
+    found = {path: run_values(path) for path in (*runs, out)}
+    rows = [[path, values["dim"], *metric_texts(values, names)] for path, values in found.items()]
     print_table(["run", "d", *(METRICS[name] for name in BETTER_IF_HIGHER)], rows, "validation split")
     click.echo(f"run folder {merged.path}")

@@ -10,10 +10,10 @@ import cloup
 
 from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import MissingExtraError, UsageError
-from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 
 from ..main import Interruption
-from ..options import COUNT, Command, jobs_option, out_option, parse_assignments
+from ..options import COUNT, Command, jobs_option, out_option, parse_assignments, setting_text
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -118,18 +118,13 @@ def _describe(trial: "FrozenTrial", results: "Results") -> str:
     """Returns a trial on one line: how it ended and its settings."""
     from jobi_tf.tuning.results import number
 
-    settings = "  ".join(f"{name} {_short(value)}" for name, value in results.params(trial).items())
+    settings = "  ".join(f"{name} {setting_text(value)}" for name, value in results.params(trial).items())
     found, label = trial.user_attrs, f"trial {number(trial)}"
     if trial.state.name == "FAIL":
         return f"{label}  failed: {found.get('reason')}  ({settings})"
     pruned = f"pruned at epoch {found['epochs']}  " if trial.state.name == "PRUNED" else ""
     value = f"{METRICS[results.space.metric]} {trial.value:.4f}"
     return f"{label}  {pruned}{value}  {duration(found['seconds'])}  {settings}"
-
-
-def _short(value: object) -> str:
-    """Returns a setting with at most four significant digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _print_result(results: "Results", quiet: bool) -> None:
@@ -139,8 +134,8 @@ def _print_result(results: "Results", quiet: bool) -> None:
 
     def cells(trial: "FrozenTrial") -> list[str]:
         found, params = trial.user_attrs, results.params(trial)
-        metrics = [f"{found['metrics'][name]:.4f}" for name in BETTER_IF_HIGHER]
-        values = [_short(params[name]) if name in params else "" for name in names]
+        metrics = metric_texts(found["metrics"], BETTER_IF_HIGHER)
+        values = [setting_text(params[name]) if name in params else "" for name in names]
         return [str(number(trial)), *metrics, str(found["best_epoch"]), duration(found["seconds"]), *values]
 
     states = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}

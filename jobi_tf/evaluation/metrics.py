@@ -9,9 +9,10 @@ METRICS = {"mrr": "MRR", **{f"hits@{k}": f"Hits@{k}" for k in HITS_AT}, "mean_ra
 BETTER_IF_HIGHER = tuple(name for name in METRICS if name != "mean_rank")
 
 
-def metric_texts(values: Mapping[str, float]) -> list[str]:
-    """Returns the metrics as tables show them, in the order of `METRICS`."""
-    return [f"{values[name]:,.1f}" if name == "mean_rank" else f"{values[name]:.4f}" for name in METRICS]
+def metric_texts(values: Mapping[str, Any], names: Iterable[str] = tuple(METRICS)) -> list[str]:
+    """Returns metrics as tables show them; "" for one that is missing."""
+    present = {name: value for name, value in values.items() if value is not None}
+    return [f"{present[x]:{',.1f' if x == 'mean_rank' else '.4f'}}" if x in present else "" for x in names]
 
 
 def best_row(rows: Iterable[dict[str, Any]], monitor: str) -> dict[str, Any] | None:
