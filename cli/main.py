@@ -9,10 +9,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import click
 import cloup
@@ -45,6 +43,16 @@ COMMANDS = {
 INTERRUPTED = 128 + signal.SIGINT
 
 
+class Interruption(click.ClickException):
+    """An interruption by SIGINT or SIGTERM; the message says how to continue."""
+
+    exit_code = INTERRUPTED
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Prints the message."""
+        click.echo(self.message, err=True)
+
+
 class CommandLine(cloup.Group):
     """Imports a command when it is called, and turns failures into one sentence and an exit status.
 
@@ -70,26 +78,22 @@ class CommandLine(cloup.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def main(self, *args: Any, **options: Any) -> NoReturn:
-        """Runs a command and exits."""
+    def invoke(self, context: click.Context) -> None:
+        """Runs a command; SIGTERM interrupts it as Ctrl-C does."""
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
-            status = super().main(*args, **{**options, "standalone_mode": False}) or 0
+            super().invoke(context)
             sys.stdout.flush()
-            sys.exit(status)
-        except click.ClickException as error:
-            error.show()
-            sys.exit(error.exit_code)
-        except (click.Abort, KeyboardInterrupt):
-            click.echo("Interrupted.", err=True)
-            sys.exit(INTERRUPTED)
-        except BrokenPipeError:  # the reader has ended, as `head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(1)
+        except KeyboardInterrupt:
+            raise Interruption("Interrupted.") from None
+        except BrokenPipeError:  # the reader has ended, as `head` does; click exits quietly
+            raise
         except Exception as error:
             if os.environ.get("JOBI_TF_TRACEBACK") or (sentence := explain(error)) is None:
                 raise
-            click.echo(f"Error: {sentence}", err=True)
-            sys.exit(2 if isinstance(error, UsageError) else 1)
+            raise (click.UsageError if isinstance(error, UsageError) else click.ClickException)(sentence) from None
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def explain(error: Exception) -> str | None:
@@ -103,10 +107,6 @@ def explain(error: Exception) -> str | None:
         if "errno = 28" in reason or re.search(r"requested and \d+ written", reason):  # messages of HDF5 and NumPy
             reason = os.strerror(errno.ENOSPC)
         return ": ".join(str(part) for part in (error.filename, reason) if part is not None)
-    return _explain_tensorflow(error)
-
-
-def _explain_tensorflow(error: Exception) -> str | None:
     if "tensorflow" not in sys.modules:
         return None
     from tensorflow import errors
@@ -115,20 +115,6 @@ def _explain_tensorflow(error: Exception) -> str | None:
     if isinstance(error, errors.ResourceExhaustedError):
         return f"out of memory: {message}" if "OOM" in message else message
     return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None
-
-
-@contextmanager
-def ended_as_interrupted() -> Iterator[None]:
-    """Raises KeyboardInterrupt on SIGTERM, so that a job that a scheduler ends stops like one that a person ends."""
-
-    def interrupt(*signal_and_frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 SETTINGS = cloup.Context.settings(help_option_names=["-h", "--help"], show_default=True)

@@ -1,15 +1,20 @@
 """The options that commands share, and the class of commands."""
 
 import functools
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args, get_origin
 
 import click
 import cloup
 
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.files import written_beside
+
+from .start import start_tensorflow
 
 if TYPE_CHECKING:
     from jobi_tf.training.pool import Pool
@@ -20,6 +25,8 @@ FILE = cloup.file_path(path_type=Path, exists=True)
 OUT_FILE = cloup.file_path(path_type=Path)
 OUT_FOLDER = cloup.dir_path(path_type=Path)
 COUNT = click.IntRange(min=1)
+POSITIVE = click.FloatRange(min=0, min_open=True)
+PORT = click.IntRange(0, 65535)
 
 # What users of other libraries type, and the option here; for settings see `jobi_tf.training.config.SYNONYMS`.
 SYNONYMS = {"output": "--out", "run": "--run-dir", "top_k": "-k", "topk": "-k"}
@@ -69,42 +76,33 @@ class Group(cloup.Group):
 
 
 def argument_or_option(
-    name: str,
-    flag: str,
-    metavar: str,
-    kind: click.ParamType | type,
-    description: str,
-    required: bool = True,
-    several: bool = False,
+    name: str, flag: str, metavar: str, kind: click.ParamType | type, description: str, required: bool = True
 ) -> Callable:
     """Adds a value that is an argument or an option, as in `evaluate RUN` and `evaluate --run-dir RUN`.
 
-    Args:
-        name: the parameter of the command that gets the value.
-        flag: the option.
-        metavar: what the help calls the value.
-        kind: its type.
-        description: help of the option.
-        required: whether there must be a value.
-        several: whether there may be several arguments, or the option several times; the command then gets a tuple.
+    Where `metavar` ends with …, there may be several, which are different paths, and the command gets a tuple.
     """
+    one = metavar.rstrip("…")
+    several = one != metavar
 
     def decorate(command: Callable) -> Callable:
         @functools.wraps(command)
-        def with_one(*arguments: Any, **values: Any) -> Any:
+        def with_value(*arguments: Any, **values: Any) -> Any:
             given = [value for value in (values.pop("argument_" + name), values.pop(name)) if value not in (None, ())]
             if len(given) > 1:
                 raise click.UsageError(f"Expected {metavar} or {flag}, got both.")
             if required and not given:
                 raise click.UsageError(f"Missing {metavar}, which is an argument or the value of {flag}.")
-            value = given[0] if given else () if several else None
+            value: Any = given[0] if given else () if several else None
+            if several and len({path.resolve() for path in value}) < len(value):
+                raise click.UsageError(f"Expected every {one} once, got {', '.join(map(str, value))}.")
             return command(*arguments, **values, **{name: value})
 
-        option = cloup.option(flag, name, type=kind, metavar=metavar.rstrip("…"), help=description, multiple=several)
+        option = cloup.option(flag, name, type=kind, metavar=one, help=description, multiple=several)
         argument = cloup.argument(
             "argument_" + name, type=kind, metavar=f"[{metavar}]", required=False, nargs=-1 if several else 1
         )
-        return argument(option(with_one))
+        return argument(option(with_value))
 
     return decorate
 
@@ -120,34 +118,43 @@ class _Run(click.Path):
 
 
 RUN = _Run(exists=True, file_okay=False, path_type=Path)
-
-
-def run_option(required: bool = True) -> Callable:
-    """Adds the argument RUN and the option --run-dir: the folder of a run that is read."""
-    return argument_or_option("run", "--run-dir", "RUN", RUN, "Folder of the run, or world.", required)
+run_option = argument_or_option("run", "--run-dir", "RUN", RUN, "Folder of the run, or world.")
 
 
 def runs_option(required: bool = True) -> Callable:
-    """Adds the arguments RUN… and the option --run-dir, which are pooled if there are several, and --rules."""
-
-    def decorate(command: Callable) -> Callable:
-        rules = cloup.option("--rules", is_flag=True, help="Pool with the rules of the graph, which are mined first.")
-        runs = argument_or_option("runs", "--run-dir", "RUN…", RUN, "Folder of the run, or world.", required, True)
-        return runs(rules(command))
-
-    return decorate
+    """Adds the arguments RUN… and the option --run-dir: folders of runs that are read."""
+    return argument_or_option("runs", "--run-dir", "RUN…", RUN, "Folder of a run, or world.", required)
 
 
-def open_runs(runs: tuple[Path, ...], rules: bool) -> "Run | Pool":
+rules_option = cloup.option("--rules", is_flag=True, help="Pool with the rules of the graph, which are mined first.")
+
+
+def open_run(path: Path) -> "Run":
+    """Starts TensorFlow, and opens a run."""
+    start_tensorflow()
+    import jobi_tf
+
+    return jobi_tf.load_run(path)
+
+
+def open_runs(paths: tuple[Path, ...], rules: bool) -> "Run | Pool":
     """Opens a run, or pools several runs, or a run and rules."""
     import jobi_tf
 
-    if len({path.resolve() for path in runs}) < len(runs):
-        raise UsageError(f"expected every run once, got {', '.join(map(str, runs))}")
-    loaded = [jobi_tf.load_run(run) for run in runs]
-    if len(loaded) == 1 and not rules:
-        return loaded[0]
-    return jobi_tf.Pool(loaded, jobi_tf.RuleModel(loaded[0].graph) if rules else None)
+    runs = [open_run(path) for path in paths]
+    if len(runs) == 1 and not rules:
+        return runs[0]
+    return jobi_tf.Pool(runs, jobi_tf.RuleModel(runs[0].graph) if rules else None)
+
+
+@contextmanager
+def opened(out: Path | None) -> Iterator[TextIO]:
+    """Opens stdout, or a file that appears when everything is written."""
+    if out is None:
+        yield sys.stdout
+    else:
+        with written_beside(out) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
 
 
 def out_option(description: str, folder: bool = True, default: str | None = None, required: bool = False) -> Callable:
@@ -156,14 +163,10 @@ def out_option(description: str, folder: bool = True, default: str | None = None
     return cloup.option("--out", type=kind, metavar=metavar, default=default, required=required, help=description)
 
 
-def jobs_option(description: str) -> Callable:
-    """Adds --jobs: the number of processes that train at a time."""
-    return cloup.option("--jobs", type=COUNT, default=1, metavar="N", help=description)
-
-
+jobs_option = cloup.option("--jobs", type=COUNT, default=1, help="Trainings at a time.")
 json_option = cloup.option("--json", "as_json", is_flag=True, help="Print JSON.")
 candidates_option = cloup.option(
-    "--candidates", type=FILE, metavar="FILE", help="File with one entity name per line; only these are candidates."
+    "--candidates", type=FILE, help="File with one entity name per line; only these are candidates."
 )
 typed_option = cloup.option(
     "--typed", is_flag=True, help="Only return entities that training saw on that side of the relation."
@@ -181,7 +184,7 @@ def _read_token(context: click.Context, parameter: click.Parameter, path: Path |
 
 
 token_option = cloup.option(
-    "--token-file", "token", type=FILE, metavar="FILE", callback=_read_token, help="Holds the token of requests."
+    "--token-file", "token", type=FILE, callback=_read_token, help="Holds the token of requests."
 )
 
 # The settings of `jobi_tf.training.config.TrainConfig`, in the groups and the order of `jobi-tf train --help`.
@@ -197,7 +200,6 @@ SETTINGS = {
     "Run": "run_dir seed checkpoint_every tensorboard profile",
     "Machine": "strategy devices logical_devices precision table_dtype",
 }
-WRITTEN_BY_COMMANDS = {"merged_from"}  # not settings of a training
 GROUPS = {title: cloup.OptionGroup(title) for title in SETTINGS}
 METAVARS = {
     "split": "SHARES",
@@ -216,17 +218,14 @@ METAVARS = {
 
 
 def settings_options(*names: str) -> Callable:
-    """Adds an option for every field of `TrainConfig`, or for the named ones, in groups."""
+    """Adds an option for every setting of a training in groups, or for the named ones."""
     from jobi_tf.training.config import TrainConfig
 
-    fields = TrainConfig.model_fields
-
-    titles = {name: title for title, part in SETTINGS.items() for name in part.split()}
+    groups = {name: None if names else GROUPS[title] for title, part in SETTINGS.items() for name in part.split()}
 
     def decorate(command: Callable) -> Callable:
-        for name in reversed(names or [x for x in titles | fields if x not in WRITTEN_BY_COMMANDS]):
-            group = None if names else GROUPS[titles.get(name, "Run")]
-            command = _setting_option(name, fields[name], group)(command)
+        for name in reversed(names or groups):
+            command = _setting_option(name, TrainConfig.model_fields[name], groups[name])(command)
         return command
 
     return decorate
@@ -266,6 +265,11 @@ def _click_type(kind: Any, rules: list[Any]) -> Any:
             if hasattr(rule, name):
                 bounds |= {limit: getattr(rule, name), f"{limit}_open": name in ("gt", "lt")}
     return (click.IntRange if kind is int else click.FloatRange)(**bounds)
+
+
+def setting_text(value: Any) -> str:
+    """Returns the value of a setting as tables show it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def parse_assignments(texts: Iterable[str], flag: str = "--set") -> dict[str, Any]:

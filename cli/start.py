@@ -5,6 +5,8 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 # What TensorFlow 2.21 writes before it reads TF_CPP_MIN_LOG_LEVEL: notes and warnings (I, W), and errors about CUDA on
 # machines that have none. Everything else passes.
@@ -15,38 +17,37 @@ _NOISE = re.compile(
 
 def start_tensorflow() -> None:
     """Imports TensorFlow and Keras, quietly unless the environment sets `TF_CPP_MIN_LOG_LEVEL`."""
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     if "tensorflow" in sys.modules:
         return
-    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
-        _import()
-        return
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    with nullcontext() if "TF_CPP_MIN_LOG_LEVEL" in os.environ else _without_noise():
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        import keras  # noqa: F401
+        import tensorflow as tf
+
+        tf.get_logger().setLevel("ERROR")  # warnings about retracing are of no use to who runs a command
+        # Looking for GPUs is what complains about missing drivers; here it does so once.
+        tf.config.list_physical_devices("GPU")
+
+
+@contextmanager
+def _without_noise() -> Iterator[None]:
     try:
         terminal = os.dup(2)
     except OSError:  # there is no stderr
-        _import()
+        yield
         return
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 2)
         try:
-            _import()
+            yield
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
-            said.seek(0)
-            for line in said:
+            output.seek(0)
+            for line in output:
                 if not _NOISE.match(line):
                     os.write(2, line)
-
-
-def _import() -> None:
-    import keras  # noqa: F401
-    import tensorflow as tf
-
-    tf.get_logger().setLevel("ERROR")  # warnings about retracing are of no use to who runs a command
-    # Looking for GPUs is what complains about missing drivers; here it does so once.
-    tf.config.list_physical_devices("GPU")
 
 
 # From malloc.h of the GNU C library.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Column
 
 SECONDS_BETWEEN_LINES = 30
 
@@ -28,26 +27,28 @@ def counts(values: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in values.items())
 
 
-def print_table(columns: Sequence["str | Column"], rows: Sequence[Sequence[object]], title: str = "") -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", text: Sequence[str] | None = None
+) -> None:
     """Prints a table: with rules on a terminal, as aligned plain text with lines of any length elsewhere.
 
     Args:
-        columns: headers; columns but the first are aligned to the right unless they come as `rich.table.Column`, whose
-            cells are wrapped where a terminal is too narrow.
+        columns: headers.
         rows: cells; whole numbers are printed as `12,345`, everything else as it is.
         title: a line above.
+        text: the columns that hold text, which is wrapped where a terminal is too narrow; by default the first one. The
+            others are aligned to the right.
     """
     from rich import box
-    from rich.table import Column, Table
+    from rich.table import Table
     from rich.text import Text
 
     console = _console(stderr=False)
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-    for i, column in enumerate(columns):
-        if isinstance(column, Column):
-            table.add_column(column.header, justify=column.justify, overflow="fold", no_wrap=not console.is_terminal)
-        else:
-            table.add_column(Text(column), justify="right" if i else "left", no_wrap=True)
+    for column in columns:
+        left = column in (columns[:1] if text is None else text)
+        wrapped = left and console.is_terminal
+        table.add_column(Text(column), justify="left" if left else "right", overflow="fold", no_wrap=not wrapped)
     for row in rows:
         table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
     if title:
@@ -162,10 +163,6 @@ class JobDisplay:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Removes the states from the terminal."""
         self._status.stop()
 
     def print(self, line: str) -> None:
@@ -176,11 +173,12 @@ class JobDisplay:
         """Shows the state of a job on a terminal; None: it has ended."""
         from rich.text import Text
 
-        if state is None:
-            self._states.pop(job, None)
-        else:
+        self._states.pop(job, None)
+        if state is not None:
             self._states[job] = state
-        if self.console.is_terminal:
+        if not self._states:
+            self._status.stop()
+        elif self.console.is_terminal:
             self._status.update(Text("\n".join(f"{name}: {text}" for name, text in self._states.items())))
             self._status.start()
 

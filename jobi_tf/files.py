@@ -33,6 +33,10 @@ def written_beside(path: Path) -> Iterator[Path]:
         if path.is_dir():
             shutil.rmtree(path)
         beside.replace(path)
+    except OSError as error:
+        if error.filename is not None and Path(error.filename) == beside:
+            error.filename = str(path)
+        raise
     finally:
         shutil.rmtree(beside, ignore_errors=True) if beside.is_dir() else beside.unlink(missing_ok=True)
 

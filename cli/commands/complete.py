@@ -1,16 +1,14 @@
 """`jobi-tf complete`."""
 
-import sys
 from pathlib import Path
 
 import cloup
 
-from ..options import COUNT, Command, out_option, run_option
-from ..start import start_tensorflow
+from ..options import COUNT, Command, open_run, opened, out_option, run_option
 
 
 @cloup.command(cls=Command)
-@run_option()
+@run_option
 @cloup.option("--relation", metavar="NAME", help="Only triples of this relation.")
 @cloup.option("-k", type=COUNT, default=100, help="Largest number of triples.")
 @out_option("File to write; by default stdout.", folder=False)
@@ -23,14 +21,6 @@ def complete(run: Path, relation: str | None, k: int, out: Path | None) -> None:
     Each line has head, relation, tail and score, separated by tabs. Head and tail occur on their side of the relation
     in training. Scores of different relations are comparable only roughly.
     """
-    start_tensorflow()
-    import jobi_tf
-    from jobi_tf.files import written_beside
-
-    found = jobi_tf.load_run(run).complete(relation, k)
-    lines = [f"{x.head}\t{x.relation}\t{x.tail}\t{x.score:.4f}\n" for x in found]
-    if out is None:
-        sys.stdout.writelines(lines)
-    else:
-        with written_beside(out) as beside:
-            beside.write_text("".join(lines), encoding="utf-8")
+    triples = open_run(run).complete(relation, k)
+    with opened(out) as file:
+        file.writelines(f"{x.head}\t{x.relation}\t{x.tail}\t{x.score:.4f}\n" for x in triples)

@@ -5,12 +5,11 @@ from pathlib import Path
 import click
 import cloup
 
-from ..options import Command, out_option, run_option
-from ..start import start_tensorflow
+from ..options import Command, open_run, out_option, run_option
 
 
 @cloup.command(cls=Command)
-@run_option()
+@run_option
 @cloup.option("--of", type=click.Choice(["entities", "relations"]), default="entities", help="Whose embeddings.")
 @out_option("File to write: .npz (arrays names and vectors), .txt (word2vec) or .parquet.", folder=False, required=True)
 def convert(run: Path, of: str, out: Path) -> None:
@@ -21,11 +20,9 @@ def convert(run: Path, of: str, out: Path) -> None:
 
     In word2vec text, spaces in names become underscores. --entity-vectors of `jobi-tf train` reads .npz and .txt.
     """
-    start_tensorflow()
-    import jobi_tf
+    trained = open_run(run)
     from jobi_tf.training.vectors import write_vectors
 
-    trained = jobi_tf.load_run(run)
     graph, model = trained.graph, trained.model
     if of == "entities":
         names, table = graph.entities.names, model.entities.table

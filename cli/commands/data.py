@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
+from cloup.constraints import If, all_or_none, require_all
 
 from jobi_tf.console import counts, print_json, print_table
-from jobi_tf.errors import UsageError
 
-from ..main import ended_as_interrupted
 from ..options import COUNT, FILE, Group, argument_or_option, json_option, out_option, seed_option, settings_options
 
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
-    from jobi_tf.datasets import Prepared
     from jobi_tf.datasets.check import Report
     from jobi_tf.datasets.statistics import Statistics
 
@@ -35,40 +33,23 @@ def data() -> None:
 
 
 def _dataset_options(command: Callable) -> Callable:
-    """Adds the data set and the options of its files; the command gets the prepared graph in their place."""
+    """Adds the data set and the options of its files; the command gets the arguments of `prepare` as `source`."""
 
     @wraps(command)
-    def with_graph(
-        dataset: str,
-        archive: Path | None,
-        split: str | None,
-        columns: str | None,
-        header: bool | None,
-        weights: str | None,
-        seed: int | None,
-        **options: Any,
-    ) -> None:
-        from jobi_tf.datasets import Prepared, prepare
-        from jobi_tf.datasets.sharding import write_shards
+    def with_source(columns: str | None, seed: int | None, **options: Any) -> None:
+        source = {name: options.pop(name) for name in ("dataset", "archive", "split", "header", "weights")}
+        command(source | {"columns": _names(columns), "seed": seed or 0}, **options)
 
-        if seed is not None and split is None:
-            raise UsageError("--seed is the seed of a random split: it needs --split")
-        files: dict[str, Any] = {"split": split, "columns": _names(columns), "header": header, "weights": weights}
-        files |= {"archive": archive, "seed": seed or 0}
-        shards, out = options.pop("shards", None), options.pop("out", None)
-        if (shards is None) != (out is None):
-            raise UsageError("expected --shards together with --out, the folder that they are written to")
-        if shards is None:
-            command(prepare(dataset, **files), **options)
-        else:
-            command(Prepared(write_shards(dataset, out, shards, **files), out, False), **options)
-
-    archive = cloup.option("--archive", type=FILE, metavar="FILE", help="Archive of a named data set; not downloaded.")
     description = "Name of a data set, or a folder or file of triples."
-    dataset = argument_or_option("dataset", "--dataset", "NAME|PATH", str, description)
-    files = settings_options("split", "columns", "header", "weights")
-    seed = cloup.option("--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]")
-    return dataset(archive(files(seed(with_graph))))
+    for option in (
+        cloup.constraint(If("seed", require_all), ["split"]),
+        cloup.option("--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]"),
+        settings_options("split", "columns", "header", "weights"),
+        cloup.option("--archive", type=FILE, help="Archive of a named data set; not downloaded."),
+        argument_or_option("dataset", "--dataset", "NAME|PATH", str, description),
+    ):
+        with_source = option(with_source)
+    return with_source
 
 
 def _names(columns: str | None) -> list[str] | None:
@@ -79,8 +60,6 @@ def _names(columns: str | None) -> list[str] | None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the data sets that have a name."""
-    from rich.table import Column
-
     from jobi_tf.datasets.loading import listing
 
     entries = listing()
@@ -92,28 +71,38 @@ def list_(as_json: bool) -> None:
         (x["name"], x["entities"], x["relations"], *x["triples"].values(), x["state"], x["description"])
         for x in entries
     ]
-    print_table(("name", *numbers, Column("state"), Column("description")), rows)
+    print_table(("name", *numbers, "state", "description"), rows, text=("name", "state", "description"))
 
 
 @data.command()
 @_dataset_options
-@cloup.option("--shards", type=COUNT, metavar="N", help="Write the training triples as N files to stream from.")
+@cloup.option("--shards", type=COUNT, help="Write the training triples as N files to stream from.")
 @out_option("Folder of the shards, which is a data set")
-def prepare(prepared: "Prepared") -> None:
+@cloup.constraint(all_or_none, ["shards", "out"])
+def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> None:
     """Read a data set and keep it in the cache, or with --shards in files, ready for training."""
-    graph, sizes = prepared.graph, counts(_sizes(prepared.graph))
+    from jobi_tf.datasets import prepare as prepare_graph
+    from jobi_tf.datasets.sharding import write_shards
+
+    if shards is None or out is None:
+        prepared = prepare_graph(**source)
+        graph, place = prepared.graph, f"{'already in' if prepared.cached else 'written to'} {prepared.folder}"
+    else:
+        graph, place = write_shards(folder=out, files=shards, **source), f"written to {out}"
+    sizes = counts(_sizes(graph))
     click.echo(f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations; {sizes} triples")
-    click.echo(f"{'already in' if prepared.cached else 'written to'} {prepared.folder}")
+    click.echo(place)
 
 
 @data.command()
 @_dataset_options
 @json_option
-def stats(prepared: "Prepared", as_json: bool) -> None:
+def stats(source: dict[str, Any], as_json: bool) -> None:
     """Count entities, degrees and categories of relations; --json adds the statistics of each relation."""
+    from jobi_tf.datasets import load_graph
     from jobi_tf.datasets.statistics import statistics
 
-    result = statistics(prepared.graph)
+    result = statistics(load_graph(**source))
     print_json(asdict(result)) if as_json else _print_statistics(result)
 
 
@@ -148,25 +137,24 @@ def _print_statistics(result: "Statistics") -> None:
 @cloup.option("--min-support", type=COUNT, default=10, help="Number of common pairs that relations are listed from.")
 @json_option
 @cloup.option("--strict", is_flag=True, help="Exit with status 1 if anything is found.")
-def check(prepared: "Prepared", threshold: float, min_support: int, as_json: bool, strict: bool) -> None:
+def check(source: dict[str, Any], threshold: float, min_support: int, as_json: bool, strict: bool) -> None:
     """Find repeated triples, names unseen in training, and leaked answers."""
+    from jobi_tf.datasets import load_graph
     from jobi_tf.datasets.check import check as check_graph
 
-    report = check_graph(prepared.graph, threshold=threshold, min_support=min_support)
+    report = check_graph(load_graph(**source), threshold=threshold, min_support=min_support)
     print_json({**asdict(report), "clean": report.clean}) if as_json else _print_report(report)
     if strict and not report.clean:
         click.get_current_context().exit(1)
 
 
 def _print_report(report: "Report") -> None:
-    from rich.table import Column
-
     rows: list = [
         (x.check, x.where, x.count, x.total, f"{x.count / x.total:.2%}" if x.count else "", "".join(x.examples[:1]))
         for x in report.findings
     ]
-    columns = ("check", Column("split"), "found", "of", "share", Column("for example"))
-    print_table(columns, rows, title=f"Checks of {report.name}")
+    columns = ("check", "split", "found", "of", "share", "for example")
+    print_table(columns, rows, f"Checks of {report.name}", text=("check", "split", "for example"))
     if not report.relation_pairs:
         return
     click.echo()
@@ -174,9 +162,9 @@ def _print_report(report: "Report") -> None:
     for x in report.relation_pairs[:RELATION_PAIRS]:
         other = x.other if x.other != x.relation else "itself"
         rows.append((x.relation, x.kind, other, f"{x.share:.1%}", f"{x.share_of_other:.1%}", x.support, x.example))
-    text = [Column(name) for name in ("relation", "is", "other relation", "for example")]
+    text = ("relation", "is", "other relation", "for example")
     title = f"Relations with {report.threshold:.0%} or more of their entity pairs also linked by another relation"
-    print_table((*text[:3], "share", "of the other", "pairs", text[3]), rows, title)
+    print_table((*text[:3], "share", "of the other", "pairs", text[3]), rows, title, text)
     if len(report.relation_pairs) > RELATION_PAIRS:
         click.echo(f"and {len(report.relation_pairs) - RELATION_PAIRS:,} more; --json lists all")
 
@@ -207,16 +195,11 @@ def _print_written(sizes: dict[str, int], folder: Path) -> None:
     click.echo(f"{counts(sizes)} triples in {folder}; train on them with --dataset {folder}")
 
 
-class _Size(click.ParamType):
-    """A whole number, or a share."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> int | float:
-        try:
-            return int(value) if str(value).isdecimal() else float(value)
-        except ValueError:
-            self.fail(f"expected a number of triples or a share between 0 and 1, got {value!r}", param, context)
+def _size(text: str) -> int | float:
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        raise click.BadParameter(f"expected a number of triples or a share between 0 and 1, got {text!r}") from None
 
 
 @data.command()
@@ -226,12 +209,11 @@ class _Size(click.ParamType):
     type=FILE,
     multiple=True,
     required=True,
-    metavar="FILE",
     help="File of triples: .tsv, .txt (with tabs) or .csv, each also .gz; may be repeated.",
 )
 @cloup.option("--min-triples", type=COUNT, default=5, help="Leave out entities in fewer triples, repeatedly.")
-@cloup.option("--valid", type=_Size(), metavar="N|SHARE", help="Validation triples  [default: 0.01, at most 5000]")
-@cloup.option("--test", type=_Size(), metavar="N|SHARE", help="Test triples  [default: 0.01, at most 5000]")
+@cloup.option("--valid", type=_size, metavar="N|SHARE", help="Validation triples  [default: 0.01, at most 5000]")
+@cloup.option("--test", type=_size, metavar="N|SHARE", help="Test triples  [default: 0.01, at most 5000]")
 @seed_option
 @settings_options("columns", "header")
 @out_option("Folder to write  [default: NAME-minN]")
@@ -250,8 +232,7 @@ def build(
 
     folder = out or Path(f"{files[0].name.split('.')[0]}-min{recipe['min_triples']}")
     progress = partial(click.echo, err=True)
-    with ended_as_interrupted():
-        sizes, steps = build_files(files, folder, Recipe(**recipe), _names(columns), header, progress)
+    sizes, steps = build_files(files, folder, Recipe(**recipe), _names(columns), header, progress)
     rows: list = [*steps]
     if len(rows) > ROUNDS + 3:  # beside the rounds: what was read, what is distinct, and what was kept
         rows[2 + ROUNDS : -1] = [("…", "", "", f"({len(rows) - ROUNDS - 3} more)")]

@@ -8,23 +8,31 @@ import cloup
 
 from jobi_tf.console import Bar, print_json, print_table, warn
 from jobi_tf.errors import UsageError
-from jobi_tf.evaluation.metrics import METRICS, TIES
+from jobi_tf.evaluation.metrics import METRICS, TIES, metric_texts
 
-from ..options import COUNT, Command, candidates_option, json_option, open_runs, runs_option, settings_options
+from ..options import (
+    COUNT,
+    Command,
+    candidates_option,
+    json_option,
+    open_runs,
+    rules_option,
+    runs_option,
+    settings_options,
+)
 from ..start import start_tensorflow
 
 if TYPE_CHECKING:
     from jobi_tf.evaluation.evaluate import Evaluation
 
-SPLITS = ("test", "valid", "train")
-SIDES = ("both", "head", "tail")
 WARN_OF_TIES = 0.01  # of MRR
 
 
 @cloup.command(cls=Command)
 @runs_option()
-@cloup.option("--split", type=click.Choice(SPLITS), default="test", help="Triples to rank.")
-@cloup.option("--side", type=click.Choice(SIDES), default="both", help="Entity that is sought.")
+@rules_option
+@cloup.option("--split", type=click.Choice(["test", "valid", "train"]), default="test", help="Triples to rank.")
+@cloup.option("--side", type=click.Choice(["both", "head", "tail"]), default="both", help="Entity that is sought.")
 @cloup.option("--ties", type=click.Choice(TIES), default="realistic", help="Rule for equal scores.")
 @cloup.option("--by-relation", is_flag=True, help="Also print the metrics of each relation.")
 @cloup.option("--raw", is_flag=True, help="Keep other true answers as candidates.")
@@ -78,10 +86,16 @@ def evaluate(
         graph = trained.graph
         filter_with = ("train", "valid", "test") if filter_with_test else None
         allowed = None if candidates is None else graph.entities.ids_in_file(candidates)
-        options: dict[str, Any] = {"raw": raw, "filter_with": filter_with, "candidates": allowed}
         with Bar(len(graph.split(split)) * (2 if side == "both" else 1), "ranks", "ranking") as bar:
             evaluation = rank(
-                trained, None, split, side, memory_budget=memory_budget * 2**20, progress=bar.update, **options
+                trained,
+                split=split,
+                side=side,
+                raw=raw,
+                filter_with=filter_with,
+                candidates=allowed,
+                memory_budget=memory_budget * 2**20,
+                progress=bar.update,
             )
     result = evaluation.to_dict(ties)
     if by_relation:
@@ -107,18 +121,12 @@ def evaluate(
 def _print(evaluation: "Evaluation", result: dict[str, Any], title: str) -> None:
     sides = {"both": result} if len(evaluation.ranks) > 1 else {}
     sides |= {side: result[side] for side in evaluation.ranks}
-    print_table(["side", *METRICS.values()], [[side, *_cells(row)] for side, row in sides.items()], title)
+    print_table(["side", *METRICS.values()], [[side, *metric_texts(row)] for side, row in sides.items()], title)
     unseen = result["unseen_triples"]
     of_them = f", {unseen:,} of them with names unseen in training" if unseen else ""
     rate = result["triples_per_second"]
     click.echo(f"{result['triples']:,} triples{of_them}; ties {result['ties']}; {rate:,.0f} triples/s")
     if rows := result.get("by_relation"):
-        from rich.table import Column
-
         click.echo()
-        cells = [[row["relation"], f"{row['triples']:,.0f}", *_cells(row)] for row in rows]
-        print_table([Column("relation"), "triples", *METRICS.values()], cells)
-
-
-def _cells(row: dict[str, float]) -> list[str]:
-    return [f"{row[name]:,.1f}" if name == "mean_rank" else f"{row[name]:.4f}" for name in METRICS]
+        cells = [[row["relation"], f"{row['triples']:,.0f}", *metric_texts(row)] for row in rows]
+        print_table(["relation", "triples", *METRICS.values()], cells)

@@ -5,19 +5,17 @@ from typing import TYPE_CHECKING
 
 import click
 import cloup
-from rich.table import Column
 
 from jobi_tf.console import print_json, print_table
 
-from ..options import Command, json_option, run_option
-from ..start import start_tensorflow
+from ..options import Command, json_option, open_run, run_option
 
 if TYPE_CHECKING:
     from jobi_tf.evaluation.explain import Explanation
 
 
 @cloup.command(cls=Command)
-@run_option()
+@run_option
 @cloup.option("--head", required=True, metavar="NAME", help="The head.")
 @cloup.option("--relation", required=True, metavar="NAME", help="The relation.")
 @cloup.option("--tail", required=True, metavar="NAME", help="The tail.")
@@ -33,10 +31,7 @@ def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> No
     confidence of a path is that of its rule: of the pairs of entities with such a path, the share between which the
     relation holds, with five pairs added.
     """
-    start_tensorflow()
-    import jobi_tf
-
-    found = jobi_tf.load_run(run).explain(head, relation, tail)
+    found = open_run(run).explain(head, relation, tail)
     if as_json:
         print_json(found.to_dict())
     else:
@@ -57,12 +52,13 @@ def _print(found: "Explanation") -> None:
     click.echo()
     if found.paths:
         cells = [[x.path, f"{x.confidence:.0%}", x.support] for x in found.paths]
-        print_table([Column("path from head to tail"), "confidence", "pairs"], cells)
+        print_table(["path from head to tail", "confidence", "pairs"], cells)
     else:
         click.echo("no path of one or two steps from head to tail speaks for it")
     click.echo()
     if found.similar:
+        columns = ("similar training triples: head", "tail", "similarity")
         similar = [[x.head, x.tail, f"{x.similarity:.2f}"] for x in found.similar]
-        print_table([Column("similar training triples: head"), Column("tail"), "similarity"], similar)
+        print_table(columns, similar, text=columns[:2])
     else:
         click.echo("training has no other triple of this relation")

@@ -9,23 +9,29 @@ import cloup
 
 from jobi_tf.console import warn
 
-from ..options import COUNT, OUT_FOLDER, Command, argument_or_option, candidates_option, run_option, typed_option
-from ..start import start_tensorflow
+from ..options import (
+    COUNT,
+    OUT_FOLDER,
+    Command,
+    argument_or_option,
+    candidates_option,
+    open_run,
+    run_option,
+    typed_option,
+)
 
 if TYPE_CHECKING:
     from jobi_tf.export import Exported
 
-DTYPES = ("float32", "float16")
-
 
 @cloup.command(cls=Command)
-@run_option()
+@run_option
 @argument_or_option("out", "--out", "DIR", OUT_FOLDER, "Folder that gets a folder for the version.")
 @cloup.option("--version", type=COUNT, help="Version number  [default: the next one]")
 @cloup.option("-k", "top_k", type=click.IntRange(1, 1000), default=100, help="Greatest number of answers to a query.")
 @candidates_option
 @typed_option
-@cloup.option("--dtype", type=click.Choice(DTYPES), default="float32", help="Type of the stored embeddings.")
+@cloup.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", help="Type of the embeddings.")
 @cloup.option("--warmup/--no-warmup", default=True, help="Write warm-up requests for the server.")
 def export(run: Path, out: Path, **options: Any) -> None:
     """Export the run in RUN as a SavedModel in DIR/<version>.
@@ -36,14 +42,13 @@ def export(run: Path, out: Path, **options: Any) -> None:
     TensorFlow Serving, C++ and Python load the export without jobi-tf and query it by name. Its MODEL_CARD.md
     describes the model, its quality and its signatures, with example requests.
     """
-    start_tensorflow()
-    from jobi_tf import load_run
+    trained = open_run(run)
     from jobi_tf.export import export_run
     from jobi_tf.training.run_folder import RunFolder
     from jobi_tf.training.tensorboard import write_text
 
     with warnings.catch_warnings(record=True) as caught:
-        exported = export_run(load_run(run), out, **options)
+        exported = export_run(trained, out, **options)
     if (logs := RunFolder(run).logs).is_dir():
         write_text(logs, "model card", (exported.path / "MODEL_CARD.md").read_text(encoding="utf-8"))
     _print(exported, out)
@@ -52,11 +57,13 @@ def export(run: Path, out: Path, **options: Any) -> None:
 
 
 def _print(exported: "Exported", folder: Path) -> None:
+    from rich.filesize import decimal
+
     fit = exported.calibration
     restrictions = [f"among {exported.candidates:,} candidates"] if exported.candidates is not None else []
     restrictions += ["seen with the relation"] if exported.typed else []
     rows = {
-        "written": f"{exported.path}   ({_size(exported.size)})",
+        "written": f"{exported.path}   ({decimal(exported.size)})",
         "tables": exported.dtype,
         "answers": " ".join([f"up to {exported.top_k} per query", *restrictions]),
         "calibration": f"error {fit.ece_before:.3f} → {fit.ece_after:.3f}, on {fit.triples:,} {fit.split} triples",
@@ -66,9 +73,3 @@ def _print(exported: "Exported", folder: Path) -> None:
     rows["next"] = f"jobi-tf serve {folder}"
     for name, value in rows.items():
         click.echo(f"{name:13}{value}")
-
-
-def _size(size: float) -> str:
-    from rich.filesize import decimal
-
-    return decimal(int(size))

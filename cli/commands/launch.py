@@ -5,20 +5,16 @@ import cloup
 
 from jobi_tf.errors import UsageError
 
-from ..options import Command
+from ..options import COUNT, Command
 
 
 @cloup.command(cls=Command, context_settings={"ignore_unknown_options": True})
-@cloup.option("--workers", type=click.IntRange(min=1), default=2, metavar="N", help="Number of workers.")
+@cloup.option("--workers", type=COUNT, default=2, help="Number of workers.")
 @cloup.option(
-    "--servers",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Number of parameter servers; with them, a chief is started too.",
+    "--servers", type=click.IntRange(min=0), default=0, help="Number of parameter servers; adds a chief process."
 )
 @cloup.argument("command", nargs=-1, metavar="-- COMMAND …", required=True)
-def launch(workers: int, servers: int, command: tuple[str, ...]) -> int:
+def launch(workers: int, servers: int, command: tuple[str, ...]) -> None:
     """Train or evaluate by several processes on this machine.
 
     \b
@@ -42,4 +38,4 @@ def launch(workers: int, servers: int, command: tuple[str, ...]) -> int:
         raise UsageError("expected --servers to be at least 1 for `evaluate`, got 0")
     if workers == 1 and not servers:
         raise UsageError("expected --workers to be at least 2 without --servers, got 1")
-    return processes.launch(workers, command, servers)
+    raise SystemExit(processes.launch(workers, command, servers))

@@ -6,19 +6,18 @@ import click
 import cloup
 
 from jobi_tf.console import print_table
-from jobi_tf.errors import UsageError
-from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 
-from ..options import RUN, Command, argument_or_option, out_option
+from ..options import Command, out_option, runs_option
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@argument_or_option("runs", "--run-dir", "RUN…", RUN, "Folder of a run.", several=True)
+@runs_option()
 @out_option("Folder of the merged run.", required=True)
 @cloup.option(
     "--weights",
-    type=click.Choice(("fitted", "equal")),
+    type=click.Choice(["fitted", "equal"]),
     default="fitted",
     help="Weights of the runs: fitted on the validation split for each relation, or equal.",
 )
@@ -31,20 +30,13 @@ def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
     The runs have one scorer, complex, distmult, simple or rescal, and their embeddings are put side by side: the result
     is an ordinary run, without a pair head, whose embedding size is the sum of theirs.
     """
-    if len({path.resolve() for path in runs}) < len(runs):
-        raise UsageError(f"expected every run once, got {', '.join(map(str, runs))}")
     start_tensorflow()
     import jobi_tf
-    from jobi_tf.evaluation.metrics import best_row
-    from jobi_tf.training.run_folder import RunFolder
+    from jobi_tf.report.runs import run_values
 
     merged = jobi_tf.merge_runs(runs, out, weights)
-    rows = []
-    for path in (*runs, out):
-        folder = RunFolder(path)
-        config = folder.read_config()
-        best = best_row(folder.read_metrics(), config.monitor) or {}
-        values = [f"{best[f'val_{name}']:.4f}" if f"val_{name}" in best else "" for name in BETTER_IF_HIGHER]
-        rows.append([str(path), f"{config.dim:,}", *values])
+    names = [f"val_{name}" for name in BETTER_IF_HIGHER]
+    found = {path: run_values(path) for path in (*runs, out)}
+    rows = [[path, values["dim"], *metric_texts(values, names)] for path, values in found.items()]
     print_table(["run", "d", *(METRICS[name] for name in BETTER_IF_HIGHER)], rows, "validation split")
     click.echo(f"run folder {merged.path}")

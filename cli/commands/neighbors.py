@@ -7,8 +7,7 @@ import cloup
 
 from jobi_tf.console import print_json, print_table
 
-from ..options import COUNT, RUN, Command, json_option
-from ..start import start_tensorflow
+from ..options import COUNT, RUN, Command, json_option, open_run
 
 
 @cloup.command(cls=Command)
@@ -26,11 +25,7 @@ def neighbors(context: click.Context, values: tuple[str, ...], run: Path | None,
     expected = "ENTITY" if run else "RUN and ENTITY"
     if len(values) != (1 if run else 2):
         raise click.UsageError(f"Expected {expected}, got {len(values)} values.", context)
-    run = run or RUN.convert(values[0], None, context)
-    start_tensorflow()
-    import jobi_tf
-
-    found = jobi_tf.load_run(run).nearest(values[-1], k)
+    found = open_run(run or RUN.convert(values[0], None, context)).nearest(values[-1], k)
     if as_json:
         print_json([row._asdict() for row in found])
     else:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from jobi_tf.console import print_json, print_table
+from jobi_tf.console import duration, print_json, print_table
 from jobi_tf.errors import UsageError
 from jobi_tf.training.config import TrainConfig
 
-from ..options import COUNT, Command, given, json_option, settings_options
+from ..options import COUNT, POSITIVE, Command, given, json_option, settings_options
 from ..start import keep_memory, start_tensorflow
 
 if TYPE_CHECKING:
@@ -28,12 +28,7 @@ _SETTINGS = (
 @cloup.option("--relations", type=COUNT, help="Number of relations, without --dataset.")
 @cloup.option("--triples", type=COUNT, help="Number of training triples, without --dataset.")
 @cloup.option("--devices", type=COUNT, default=1, help="Number of devices that train.")
-@cloup.option(
-    "--memory",
-    type=click.FloatRange(0, min_open=True),
-    metavar="GB",
-    help="Memory of each device  [default: free memory]",
-)
+@cloup.option("--memory", type=POSITIVE, metavar="GB", help="Memory of each device  [default: free memory]")
 @cloup.option("--calibrate/--no-calibrate", default=True, help="Time some steps on this machine.")
 @settings_options(*_DATA, *_SETTINGS)
 @json_option
@@ -58,7 +53,7 @@ def plan(
     import psutil
 
     sizes = entities, relations, triples
-    settings = {name: value for name, value in given(context).items() if name in (*_DATA, *_SETTINGS)}
+    settings = {name: value for name, value in given(context).items() if name in options}
     known = settings.get("dataset") is not None
     if known == all(sizes) or known == any(sizes):
         raise UsageError("expected --dataset, or --entities, --relations and --triples")
@@ -96,13 +91,6 @@ def _print_plan(result: "Plan") -> None:
         rows.append(("time on a device like this one", f"{1e3 * result.step_seconds:,.0f} ms"))
     print_table(("step", ""), rows)
     if result.epoch_seconds is not None:
-        click.echo(f"\nepoch    {result.steps:,} steps, about {_duration(result.epoch_seconds)}")
+        click.echo(f"\nepoch    {result.steps:,} steps, about {duration(result.epoch_seconds)}")
     click.echo(f"strategy {result.strategy}, --optimizer {config.optimizer} --table-dtype {config.table_dtype}")
     click.echo(f"         {' '.join(result.advice)}")
-
-
-def _duration(seconds: float) -> str:
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min")):
-        if seconds < limit:
-            return f"{seconds / unit:.1f} {name}"
-    return f"{seconds / 3600:.1f} h"

@@ -5,12 +5,11 @@ from pathlib import Path
 import click
 import cloup
 
-from ..options import Command, out_option, run_option
-from ..start import start_tensorflow
+from ..options import Command, open_run, out_option, run_option
 
 
 @cloup.command(cls=Command)
-@run_option()
+@run_option
 @out_option("Folder for the plots; by default plots/ in the folder of the run.")
 def plot(run: Path, out: Path | None) -> None:
     """Draw the curves of a training, a map of the entities, and the ranks by relation, as PNG and SVG.
@@ -18,9 +17,8 @@ def plot(run: Path, out: Path | None) -> None:
     \b
       jobi-tf plot runs/world
     """
-    start_tensorflow()
-    import jobi_tf
+    trained = open_run(run)
     from jobi_tf.report.plots import plot_run
 
-    for path in plot_run(jobi_tf.load_run(run), out or run / "plots"):
+    for path in plot_run(trained, out or run / "plots"):
         click.echo(path)

@@ -1,18 +1,15 @@
 """`jobi-tf predict`."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple
 
 import click
 import cloup
 from cloup.constraints import AllSet, If, IsSet, accept_none, require_all, require_any, require_one
 
 from jobi_tf.console import print_json, print_table
-from jobi_tf.errors import DataError, JobiError
-from jobi_tf.files import written_beside
+from jobi_tf.errors import DataError
 
 from ..options import (
     COUNT,
@@ -21,39 +18,48 @@ from ..options import (
     candidates_option,
     json_option,
     open_runs,
+    opened,
     out_option,
+    rules_option,
     runs_option,
     token_option,
     typed_option,
 )
-from ..start import start_tensorflow
 
 if TYPE_CHECKING:
     from jobi_tf.serving import Client
 
 SIDES = ("head", "tail")
-COLUMNS = ("head", "relation", "tail", "score", "known", "rank")
 ANSWERS = 10  # to a query, by default
 QUERIES_AT_A_TIME = 4096
-STREAM = Path("-")
 Answer = dict[str, Any]
 
 
 class Query(NamedTuple):
-    """A relation with one known entity; `side` is the one that is sought, 0 for head and 1 for tail."""
+    """A triple whose head or tail is None, which is sought; or neither, and its score is."""
 
-    side: int
-    entity: str
+    head: str | None
     relation: str
+    tail: str | None
 
-    def triple(self, answer: str) -> tuple[str, str, str]:
+    @property
+    def side(self) -> int:
+        """The side that is sought: 0 for head, 1 for tail."""
+        return int(self.tail is None)
+
+    @property
+    def entity(self) -> str:
+        """The known entity."""
+        return str(self.head if self.side else self.tail)
+
+    def names(self, answer: str = "") -> tuple[str, str, str]:
         """Returns head, relation and tail, with `answer` for the entity that is sought."""
-        head, tail = (self.entity, answer) if self.side else (answer, self.entity)
-        return head, self.relation, tail
+        return self.head or answer, self.relation, self.tail or answer
 
 
 @cloup.command(cls=Command)
 @runs_option(required=False)
+@rules_option
 @cloup.option_group(
     "One query",
     cloup.option("--head", help="The known head; its tails are sought."),
@@ -66,7 +72,7 @@ class Query(NamedTuple):
     cloup.option(
         "--input",
         "source",
-        type=cloup.file_path(path_type=Path, exists=True, allow_dash=True),
+        type=click.File("rb"),
         metavar="FILE",
         help="Lines of head TAB relation TAB tail, with ? for the entity that is sought; - is stdin.",
     ),
@@ -84,7 +90,7 @@ class Query(NamedTuple):
     cloup.option("--server", metavar="URL", help="Query a server instead of RUN: http://HOST:PORT."),
     cloup.option("--model", "model_name", help="Name of the model on the server  [default: that of `jobi-tf serve`]"),
     token_option,
-    cloup.option("--certificate", type=FILE, metavar="FILE", help="Certificates to trust, for https."),
+    cloup.option("--certificate", type=FILE, help="Certificates to trust, for https."),
 )
 @cloup.constraint(require_one, ["argument_runs", "runs", "server"])
 @cloup.constraint(If("server", accept_none), ["candidates", "typed", "rules"])  # a server has what `jobi-tf export` got
@@ -101,7 +107,7 @@ def predict(
     relation: str | None,
     tail: str | None,
     as_json: bool,
-    source: Path | None,
+    source: BinaryIO | None,
     out: Path | None,
     k: int | None,
     new_only: bool,
@@ -124,30 +130,31 @@ def predict(
     Scores compare answers to one query; they are no probabilities, which a server gives as well.
     """
     model: _Run | _Server
-    with ExitStack() as stack:
-        if runs:
-            model = _Run(runs, rules, typed, candidates)
-        else:
-            from jobi_tf.serving import Client
+    if server is None:
+        model = _Run(runs, rules, typed, candidates)
+    else:
+        from jobi_tf.serving import Client
 
-            client = Client(str(server), model_name, token=token, certificate=certificate)
-            model = _Server(stack.enter_context(client), f"{client.model} at {server}")
-        if source is not None:
-            _predict_file(model, source, out or STREAM, k or ANSWERS, new_only)
-        elif head is not None and tail is not None:
-            _print_score(model, (head, str(relation), tail), as_json)
-        else:
-            query = Query(int(tail is None), str(head if tail is None else tail), str(relation))
-            _print_answers(model, query, model.answers(query.side, [query], k or ANSWERS, new_only)[0], as_json)
+        client = click.get_current_context().with_resource(
+            Client(server, model_name, token=token, certificate=certificate)
+        )
+        model = _Server(client, f"{client.model} at {server}")
+    if source is not None:
+        _predict_file(model, source, out, k or ANSWERS, new_only)
+        return
+    query = Query(head, str(relation), tail)
+    if head is not None and tail is not None:
+        _print_score(model, query, as_json)
+    else:
+        _print_answers(model, query, model.answers(query.side, [query], k or ANSWERS, new_only)[0], as_json)
 
 
 class _Run:
     """A run, or a pool of runs, that answers queries; an answer has `entity`, `score`, `known` and `split`."""
 
-    served = False
+    numbers: ClassVar = {"score": ".3f"}  # of an answer, and how tables show them
 
     def __init__(self, paths: tuple[Path, ...], rules: bool, typed: bool, candidates: Path | None):
-        start_tensorflow()
         self._run, self._typed = open_runs(paths, rules), typed
         self.name = self._run.graph.name
         entities = self._run.graph.entities
@@ -164,21 +171,22 @@ class _Run:
         tables = self._run.answers(side, pairs, k, new_only, self._typed, self._candidates)
         return [[answer._asdict() for answer in table] for table in tables]
 
-    def score(self, triple: tuple[str, str, str]) -> dict[str, Any]:
+    def score(self, triple: Query) -> dict[str, Any]:
         """Returns score, filtered ranks and whether the triple is known."""
         from jobi_tf import evaluate
 
         graph = self._run.graph
-        evaluation = evaluate(self._run, triples=[triple])
+        score = float(self._run.score([triple.names()])[0])
+        evaluation = evaluate(self._run, triples=[triple.names()])
         ranks = {f"{side}_rank": float(ranks.ranks()[0]) for side, ranks in evaluation.ranks.items()}
         known = any(bool((split == evaluation.triples).all(1).any()) for split in graph.splits.values())
-        return {"score": float(self._run.score([triple])[0]), "known": known, **ranks, "entities": graph.num_entities}
+        return {"score": score, "known": known, **ranks, "entities": graph.num_entities}
 
 
 class _Server:
     """A server that answers queries; an answer has `entity`, `score`, `probability` and `known`."""
 
-    served = True
+    numbers: ClassVar = {"score": ".3f", "probability": ".4f"}
 
     def __init__(self, client: "Client", name: str):
         self._client, self.name = client, name
@@ -192,55 +200,51 @@ class _Server:
             found = self._client.tails_of([(query.entity, query.relation) for query in queries], k, new_only)
         else:
             found = self._client.heads_of([(query.relation, query.entity) for query in queries], k, new_only)
-        return [[dict(zip(("entity", "score", "probability", "known"), x, strict=True)) for x in row] for row in found]
+        return [[dict(zip(("entity", *self.numbers, "known"), row, strict=True)) for row in rows] for rows in found]
 
-    def score(self, triple: tuple[str, str, str]) -> dict[str, Any]:
+    def score(self, triple: Query) -> dict[str, Any]:
         """Returns score and probability."""
-        scores = self._client.score([triple])
+        head, relation, tail = triple.names()
+        scores = self._client.score([(head, relation, tail)])
         if not scores.known[0]:
-            head, relation, tail = triple
-            self._client.tails(head, relation, 1)  # raises a DataError if the head or the relation is unknown
+            self._client.tails(head, relation, 1)  # raises a DataError if one of them is unknown
             raise DataError(f"unknown entity: {tail}")
         return {"score": float(scores.score[0]), "probability": float(scores.probability[0])}
 
 
 def _print_answers(model: _Run | _Server, query: Query, answers: list[Answer], as_json: bool) -> None:
     if as_json:
-        names = [name or None for name in query.triple("")]
-        rows = [{"rank": rank, **answer} for rank, answer in enumerate(answers, 1)]
-        print_json({**dict(zip(("head", "relation", "tail"), names, strict=True)), "answers": rows})
+        print_json({**query._asdict(), "answers": [{"rank": rank, **answer} for rank, answer in enumerate(answers, 1)]})
         return
-    from rich.table import Column
-
-    numbers = ["score", *(["probability"] if model.served else [])]
-    columns = [Column("rank", justify="right"), Column(SIDES[query.side])]
-    columns += [*(Column(name, justify="right") for name in numbers), Column("")]
-    cells = []
+    rows = []
     for rank, x in enumerate(answers, 1):
-        values = [f"{x['score']:.3f}", *([f"{x['probability']:.4f}"] if model.served else [])]
         held_out = f", held out ({x['split']})" if x.get("split") in ("valid", "test") else ""
-        cells.append([str(rank), x["entity"], *values, f"known fact{held_out}" if x["known"] else ""])
-    print_table(columns, cells, f"{', '.join(query.triple('?'))}   ({model.name})")
+        values = [format(x[name], form) for name, form in model.numbers.items()]
+        rows.append([rank, x["entity"], *values, f"known fact{held_out}" if x["known"] else ""])
+    columns = ("rank", SIDES[query.side], *model.numbers, "")
+    print_table(columns, rows, f"{', '.join(query.names('?'))}   ({model.name})", text=(SIDES[query.side], ""))
 
 
-def _print_score(model: _Run | _Server, triple: tuple[str, str, str], as_json: bool) -> None:
+def _print_score(model: _Run | _Server, triple: Query, as_json: bool) -> None:
     values = model.score(triple)
     if as_json:
-        print_json({**dict(zip(("head", "relation", "tail"), triple, strict=True)), **values})
+        print_json({**triple._asdict(), **values})
         return
-    click.echo(f"{', '.join(triple)}   ({model.name})")
-    if model.served:
-        click.echo(f"score {values['score']:.3f}, probability {values['probability']:.4f}")
+    click.echo(f"{', '.join(triple.names())}   ({model.name})")
+    parts = [f"{name} {values[name]:{form}}" for name, form in model.numbers.items()]
+    if "known" not in values:
+        click.echo(", ".join(parts))
         return
-    click.echo(f"score {values['score']:.3f}, {'a known fact' if values['known'] else 'not a known fact'}")
+    click.echo(", ".join([*parts, "a known fact" if values["known"] else "not a known fact"]))
     ranks = ", ".join(f"{values[f'{side}_rank']:,g} as {side}" for side in SIDES)
     click.echo(f"filtered rank among {values['entities']:,} entities: {ranks}")
 
 
-def _predict_file(model: _Run | _Server, source: Path, target: Path, k: int, new_only: bool) -> None:
+def _predict_file(model: _Run | _Server, source: BinaryIO, target: Path | None, k: int, new_only: bool) -> None:
     queries = _read_queries(source, model.check)
-    with _answers_file(target) as file:
-        file.write("\t".join([*COLUMNS, *(["probability"] if model.served else [])]) + "\n")
+    with opened(target) as file:
+        columns = ("head", "relation", "tail", "score", "known", "rank", *[*model.numbers][1:])
+        file.write("\t".join(columns) + "\n")
         for start in range(0, len(queries), QUERIES_AT_A_TIME):
             part = queries[start : start + QUERIES_AT_A_TIME]
             answers: dict[Query, list[Answer]] = {}
@@ -249,28 +253,26 @@ def _predict_file(model: _Run | _Server, source: Path, target: Path, k: int, new
                     answers |= zip(distinct, model.answers(side, distinct, k, new_only), strict=True)
             for query in part:
                 for rank, x in enumerate(answers[query], 1):
-                    cells = [*query.triple(x["entity"]), f"{x['score']:.6g}", "yes" if x["known"] else "no", str(rank)]
-                    file.write("\t".join([*cells, *([f"{x['probability']:.6g}"] if model.served else [])]) + "\n")
-    if target != STREAM:
+                    score, *others = (f"{x[name]:.6g}" for name in model.numbers)
+                    row = [*query.names(x["entity"]), score, "yes" if x["known"] else "no", str(rank), *others]
+                    file.write("\t".join(row) + "\n")
+    if target is not None:
         click.echo(f"{len(queries):,} queries answered in {target}", err=True)
 
 
-def _read_queries(path: Path, check: Callable[[Query], None]) -> list[Query]:
+def _read_queries(source: BinaryIO, check: Callable[[Query], None]) -> list[Query]:
     """Reads a file of queries; errors name file and line."""
-    where = "stdin" if path == STREAM else str(path)
-    content = sys.stdin.buffer.read() if path == STREAM else path.read_bytes()
-    lines = content.removeprefix(b"\xef\xbb\xbf").removesuffix(b"\n").split(b"\n")
-    if not content:
-        raise DataError(f"expected one query per line in {where}, got an empty file")
     queries = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(source.read().removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         try:
-            queries.append(_parse_query(line.removesuffix(b"\r").decode()))
+            queries.append(_parse_query(line.decode()))
             check(queries[-1])
         except UnicodeDecodeError as error:
-            raise DataError(f"{where}:{number}: expected UTF-8, got byte 0x{line[error.start]:02x}") from None
+            raise DataError(f"{source.name}:{number}: expected UTF-8, got byte 0x{line[error.start]:02x}") from None
         except DataError as error:
-            raise DataError(f"{where}:{number}: {error}") from None
+            raise DataError(f"{source.name}:{number}: {error}") from None
+    if not queries:
+        raise DataError(f"expected one query per line in {source.name}, got an empty file")
     return queries
 
 
@@ -281,17 +283,4 @@ def _parse_query(line: str) -> Query:
     head, relation, tail = fields
     if (head in ("", "?")) == (tail in ("", "?")):
         raise DataError(f"expected either head or tail to be ? or empty, got {head!r} and {tail!r}")
-    return Query(0, tail, relation) if head in ("", "?") else Query(1, head, relation)
-
-
-@contextmanager
-def _answers_file(path: Path) -> Iterator[TextIO]:
-    """Opens a file that appears when everything is written; `-` is stdout."""
-    if path == STREAM:
-        yield sys.stdout
-        return
-    try:
-        with written_beside(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-    except OSError as error:
-        raise JobiError(f"cannot write {path}: {error.strerror or error}") from None
+    return Query(None, relation, tail) if head in ("", "?") else Query(head, relation, None)

@@ -7,20 +7,20 @@ import cloup
 
 from jobi_tf.console import Bar
 
-from ..options import COUNT, FOLDER, Command, argument_or_option, out_option
+from ..options import COUNT, Command, out_option, runs_option
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@argument_or_option("runs", "--run-dir", "RUN…", FOLDER, "Folder of a run.", several=True)
+@runs_option()
 @out_option("File to write, or replace.", folder=False, default="report.html")
 @cloup.option(
     "--split",
-    type=click.Choice(("valid", "test")),
+    type=click.Choice(["valid", "test"]),
     default="valid",
     help="Triples to rank: valid to choose by, test for what was chosen.",
 )
-@cloup.option("--limit", type=COUNT, metavar="N", help="Rank a random sample of at most N triples.")
+@cloup.option("--limit", type=COUNT, help="Rank a random sample of at most N triples.")
 def report(runs: tuple[Path, ...], out: Path, split: str, limit: int | None) -> None:
     """Write one HTML page that measures and compares runs.
 

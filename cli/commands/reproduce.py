@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 import cloup
-from rich.table import Column
+from cloup.constraints import mutually_exclusive
 
 from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
-from ..main import INTERRUPTED, ended_as_interrupted
+from ..main import Interruption
 from ..options import COUNT, OUT_FOLDER, Command, jobs_option, out_option
 
 if TYPE_CHECKING:
@@ -28,14 +28,15 @@ ALL = "all"
 @cloup.command(cls=Command)
 @cloup.argument("names", nargs=-1, metavar="EXPERIMENT…", help="Names of experiments, all, or YAML files.")
 @cloup.option("--dataset", "datasets", multiple=True, metavar="NAME|PATH|NAME=PATH", help="Data set; may be repeated.")
-@cloup.option("--seeds", type=COUNT, metavar="N", help="Seeds 0 to N - 1  [default: the experiment's]")
+@cloup.option("--seeds", type=COUNT, help="Seeds 0 to N - 1  [default: the experiment's]")
 @cloup.option("--quick", is_flag=True, help="Small models, trained shortly, one seed: to see that everything works.")
-@jobs_option("Runs at a time.")
+@jobs_option
 @cloup.option("--runs", type=OUT_FOLDER, metavar="DIR", default="runs/reproduce", help="Folder of the runs.")
 @out_option("Folder of the tables.", default="results")
 @cloup.option("--dry-run", is_flag=True, help="Print which runs are complete and which would be trained.")
 @cloup.option("--tables-only", is_flag=True, help="Train nothing; write tables from the runs that are complete.")
 @cloup.option("--list", "list_", is_flag=True, help="List the experiments that come with the library and do nothing.")
+@cloup.constraint(mutually_exclusive, ["dry_run", "tables_only"])
 def reproduce(
     names: tuple[str, ...],
     datasets: tuple[str, ...],
@@ -53,21 +54,25 @@ def reproduce(
     EXPERIMENT is one of those that --list shows, all, or a YAML file. Complete runs are only read, interrupted ones
     continued, missing ones trained. Writes NAME.md, NAME.csv and NAME.png.
     """
+    from jobi_tf.reproduce.experiment import Experiment
+
     if list_:
-        _list_experiments()
+        experiments = [Experiment.read(name) for name in Experiment.built_in()]
+        columns = ("experiment", "shows", "data sets")
+        print_table(columns, [(x.name, x.title, ", ".join(x.datasets)) for x in experiments], text=columns)
         return
     if not names:
         raise UsageError("expected the name of an experiment, or a YAML file (see `jobi-tf reproduce --list`)")
-    if dry_run and tables_only:
-        raise UsageError("--dry-run writes nothing, --tables-only writes tables: expected one of them")
     if jobs > 1 and (dry_run or tables_only):
         raise UsageError("--jobs is for training, which --dry-run and --tables-only leave out: expected one of them")
     from jobi_tf.reproduce.runs import make_plan
 
-    experiments = _experiments(names)
+    chosen = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]
+    experiments = [Experiment.read(name) for name in chosen]
+    _check_distinct([experiment.name for experiment in experiments], "experiments")
     sources = _sources(datasets, experiments)
-    chosen = ((x, _chosen(x, experiments, sources, ALL in names)) for x in experiments)
-    plans = [make_plan(x, of_experiment, runs, seeds, quick) for x, of_experiment in chosen]
+    sources_of = {x.name: _chosen(x, experiments, sources, ALL in names) for x in experiments}
+    plans = [make_plan(x, sources_of[x.name], runs, seeds, quick) for x in experiments]
     plans = [plan for plan in plans if plan.runs]
     for plan in plans:
         _ = plan.complete  # whose errors come before anything is trained
@@ -76,29 +81,17 @@ def reproduce(
         return
     session = _Session(jobs, out)
     try:
-        with session.display, ended_as_interrupted():
+        with session.display:
             for plan in plans:
                 if not tables_only:
                     session.train(plan)
                 session.write(plan)
     except KeyboardInterrupt:
-        click.echo("Interrupted. The same command continues from here.", err=True)
-        sys.exit(INTERRUPTED)
+        raise Interruption("Interrupted. The same command continues from here.") from None
     for run, reason in session.failed.items():
         click.echo(f"failed: {_name(run)}: {reason}", err=True)
     if session.failed or not session.written:
         sys.exit(1)
-
-
-def _experiments(names: tuple[str, ...]) -> list["Experiment"]:
-    from jobi_tf.reproduce.experiment import Experiment
-
-    chosen = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]
-    experiments = [Experiment.read(name) for name in chosen]
-    for experiment in experiments:
-        if sum(other.name == experiment.name for other in experiments) > 1:
-            raise UsageError(f"expected experiments with different names, got two called {experiment.name!r}")
-    return experiments
 
 
 def _sources(datasets: tuple[str, ...], experiments: list["Experiment"]) -> list["Source"]:
@@ -106,10 +99,14 @@ def _sources(datasets: tuple[str, ...], experiments: list["Experiment"]) -> list
 
     known = {name for experiment in experiments for name in experiment.datasets}
     sources = [Source.parse(text, known) for text in datasets]
-    for source in sources:
-        if [other.name for other in sources].count(source.name) > 1:
-            raise UsageError(f"expected data sets with different names, got two called {source.name!r}: see NAME=PATH")
+    _check_distinct([source.name for source in sources], "data sets (NAME=PATH)")
     return sources
+
+
+def _check_distinct(names: list[str], kind: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"expected {kind} with different names, got two called {name!r}")
 
 
 def _chosen(
@@ -122,14 +119,6 @@ def _chosen(
         return [Source(name, name) for name in experiment.datasets]
     elsewhere = {name for other in experiments for name in other.datasets if of_all} - set(experiment.datasets)
     return [source for source in sources if source.name not in elsewhere]
-
-
-def _list_experiments() -> None:
-    from jobi_tf.reproduce.experiment import Experiment
-
-    experiments = [Experiment.read(name) for name in Experiment.built_in()]
-    rows = [(x.name, x.title, ", ".join(x.datasets)) for x in experiments]
-    print_table([Column("experiment"), Column("shows"), Column("data sets")], rows)
 
 
 def _print_dry_run(plans: list["Plan"]) -> None:
@@ -180,8 +169,7 @@ class _Session:
         self._absent: dict[str, str | None] = {}
         self._missing: list[PlannedRun] = []
         self._complete: list[PlannedRun] = []
-        self._labels: dict[Path, str] = {}
-        self._begun: dict[Path, tuple[int, float]] = {}
+        self._begun: dict[PlannedRun, tuple[int, float]] = {}
 
     def train(self, plan: "Plan") -> None:
         """Trains what is missing; data sets that are not available are left out."""
@@ -196,16 +184,17 @@ class _Session:
                     self.display.print(f"{source.name} is left out: {reason}")
         runs = [run for run in runs if self._absent[run.source.name] is None]
         self._missing, self._complete = [*runs], plan.complete
-        self._labels = {
-            run.path: f"{plan.experiment.name} [{i}/{len(runs)}] {_name(run)}" for i, run in enumerate(runs, 1)
-        }
         if runs:
             self.display.print(f"{plan.experiment.name}: {self._left()}")
-        self.failed |= train_runs(runs, self.jobs, self._update)
+
+        def update(run: "PlannedRun", event: "Epoch | str | None") -> None:
+            label = f"{plan.experiment.name} [{runs.index(run) + 1}/{len(runs)}] {_name(run)}"
+            self._update(label, run, event)
+
+        self.failed |= train_runs(runs, self.jobs, update)
 
     def write(self, plan: "Plan") -> None:
         """Writes and prints the tables, if a run is complete."""
-        self.display.close()
         if not plan.complete:
             click.echo(f"{plan.experiment.name}: no run is complete, so there is no table", err=True)
             return
@@ -222,11 +211,10 @@ class _Session:
         click.echo(f"{done}; written: {', '.join(map(str, files))}")
         self.written = True
 
-    def _update(self, run: "PlannedRun", event: "Epoch | str | None") -> None:
+    def _update(self, label: str, run: "PlannedRun", event: "Epoch | str | None") -> None:
         """Shows that a run has begun, finished an epoch, or ended with the reason of a failure or ""."""
-        label = self._labels[run.path]
         if event is None:
-            self._begun[run.path] = run.epochs_done, time.monotonic()
+            self._begun[run] = run.epochs_done, time.monotonic()
             if run.epochs_done:
                 self.display.print(f"{label}: continues after epoch {run.epochs_done}")
             self.display.update(label, "starting")
@@ -244,7 +232,7 @@ class _Session:
 
     def _epoch(self, run: "PlannedRun", event: "Epoch", value: float | None) -> str:
         """Returns an epoch, with the time left if the run does not stop early."""
-        before, begun = self._begun[run.path]
+        before, begun = self._begun[run]
         ranked = "" if value is None else f", validation {METRICS[run.config.monitor]} {value:.4f}"
         seconds = (time.monotonic() - begun) / (event.epoch - before) * (event.epochs - event.epoch)
         return f"epoch {event.epoch}/{event.epochs}{ranked}" + (f", left ≤ {duration(seconds)}" if seconds else "")

@@ -4,19 +4,17 @@ from pathlib import Path
 
 import click
 import cloup
-from rich.table import Column
 
 from jobi_tf.console import print_table, warn
-from jobi_tf.evaluation.metrics import METRICS
-from jobi_tf.files import written_beside
+from jobi_tf.evaluation.metrics import METRICS, metric_texts
 
-from ..options import COUNT, Command, argument_or_option, out_option
+from ..options import COUNT, POSITIVE, Command, argument_or_option, opened, out_option
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
 @argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a file or folder of triples.")
-@cloup.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=5, help="Time for mining.")
+@cloup.option("--minutes", type=POSITIVE, default=5, help="Time for mining.")
 @cloup.option("-k", type=COUNT, default=20, help="Number of rules to print; a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)
 def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
@@ -39,19 +37,16 @@ def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
     if not model.complete:
         warn(f"mining needs more than --minutes {minutes:g}: some rules are missing")
     if out is not None:
-        with written_beside(out) as beside, beside.open("w", encoding="utf-8") as file:
+        with opened(out) as file:
             file.write("rule\tconfidence\thits\tbody\n")
             file.writelines(f"{x.rule}\t{x.confidence:.6f}\t{x.hits}\t{x.body}\n" for x in model.best(model.num_rules))
     rows = [[x.rule, f"{x.confidence:.3f}", f"{x.hits:,}", f"{x.body:,}"] for x in model.best(k)]
-    print_table([Column("rule"), "confidence", "hits", "body"], rows, f"{graph.name}, {model.num_rules:,} rules")
+    print_table(["rule", "confidence", "hits", "body"], rows, f"{graph.name}, {model.num_rules:,} rules")
     if excluding := model.excluding(max(1, k // 4)):
         click.echo()
         rows = [[x.rule, f"{x.expected:,.0f}"] for x in excluding]
-        print_table([Column("exclusion"), "expected by chance"], rows, f"{graph.name}, exclusions")
-    results = {split: jobi_tf.evaluate(model, split=split) for split in ("valid", "test") if len(graph.split(split))}
-    cells = []
-    for split, evaluation in results.items():
-        values = evaluation.metrics()
-        cells.append([split, *(f"{values[x]:,.1f}" if x == "mean_rank" else f"{values[x]:.4f}" for x in METRICS)])
+        print_table(["exclusion", "expected by chance"], rows, f"{graph.name}, exclusions")
+    splits = [split for split in ("valid", "test") if len(graph.split(split))]
+    cells = [[split, *metric_texts(jobi_tf.evaluate(model, split=split).metrics())] for split in splits]
     click.echo()
     print_table(["split", *METRICS.values()], cells, f"{graph.name}, rules alone, filtered ranks")

@@ -8,10 +8,10 @@ import cloup
 
 from jobi_tf.console import print_json, print_table, warn
 from jobi_tf.errors import DataError, UsageError
-from jobi_tf.evaluation.metrics import METRICS
+from jobi_tf.evaluation.metrics import METRICS, metric_texts
 from jobi_tf.training.config import TrainConfig
 
-from ..options import COUNT, FOLDER, Group, argument_or_option, json_option, parse_assignments, seed_option
+from ..options import COUNT, FOLDER, Group, json_option, parse_assignments, runs_option, seed_option, setting_text
 
 SHOWN = ("mrr", "hits@10")
 
@@ -65,33 +65,31 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
         return
     paths = [str(path.relative_to(folder)) if path != folder else str(folder) for path in chosen]
     names = [f"{split}_{name}" for split in ("val", "test") for name in SHOWN]
-    rows = []
-    for label, values in zip(paths, chosen.values(), strict=True):
-        cells = ["" if values[name] is None else f"{values[name]:.4f}" for name in names]
-        rows.append([label, f"{values['epochs_done']}/{values['epochs']}", *cells])
+    rows = [
+        [label, f"{values['epochs_done']}/{values['epochs']}", *metric_texts(values, names)]
+        for label, values in zip(paths, chosen.values(), strict=True)
+    ]
     print_table(["run", "epochs", *(f"{split} {METRICS[name]}" for split in ("val", "test") for name in SHOWN)], rows)
     different = different_settings([*chosen.values()])
     if different:
-        from rich.table import Column
-
         click.echo()
         options = [_options({name: values[i] for name, values in different.items()}) for i in range(len(chosen))]
-        print_table([Column("run"), Column("settings")], list(zip(paths, options, strict=True)))
+        print_table(("run", "settings"), list(zip(paths, options, strict=True)), text=("run", "settings"))
 
 
 def _options(settings: dict[str, Any]) -> str:
     """Returns settings as options of `jobi-tf train`, without those that have their default."""
     parts = []
     for name, value in settings.items():
-        flag = name.replace("_", "-")
+        flag, text = name.replace("_", "-"), setting_text(value)
         if value != TrainConfig.model_fields[name].default:
-            parts.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {_text(value)}")
+            parts.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {text}")
     return " ".join(parts)
 
 
 @runs.command()
-@argument_or_option("runs", "--run-dir", "RUN…", FOLDER, "Folder of a run; twice.", several=True)
-@cloup.option("--samples", type=COUNT, default=10_000, metavar="N", help="Draws of the bootstrap.")
+@runs_option()
+@cloup.option("--samples", type=COUNT, default=10_000, help="Draws of the bootstrap.")
 @seed_option
 @json_option
 def compare(runs: tuple[Path, ...], samples: int, seed: int, as_json: bool) -> None:
@@ -115,7 +113,7 @@ def compare(runs: tuple[Path, ...], samples: int, seed: int, as_json: bool) -> N
         return
     columns = ("setting", str(a), str(b))
     if settings:
-        print_table(columns, [[name, *map(_text, values)] for name, values in settings.items()])
+        print_table(columns, [[name, *map(setting_text, values)] for name, values in settings.items()])
     else:
         click.echo("the same settings")
     click.echo()
@@ -124,7 +122,3 @@ def compare(runs: tuple[Path, ...], samples: int, seed: int, as_json: bool) -> N
         values = [f"{run[f'test_{name}']:.4f}" for run in values_of]
         rows.append([METRICS[name], *values, f"{x.mean:+.4f}", f"{x.low:+.4f} … {x.high:+.4f}", f"{x.p_value:.4f}"])
     print_table(("test", str(a), str(b), "difference", "95 % interval", "p"), rows)
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,6 @@
 """`jobi-tf search`."""
 
 import shlex
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +10,10 @@ import cloup
 
 from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import MissingExtraError, UsageError
-from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 
-from ..main import INTERRUPTED, ended_as_interrupted
-from ..options import COUNT, Command, jobs_option, out_option, parse_assignments
+from ..main import Interruption
+from ..options import COUNT, Command, jobs_option, out_option, parse_assignments, setting_text
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -31,8 +30,8 @@ SHOWN = 10
 @out_option("Folder of the search  [default: runs/searches/SPACE]")
 @cloup.option("--dataset", metavar="NAME|PATH", help="Data set, instead of the one in the space.")
 @cloup.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting that is not to be searched.")
-@cloup.option("--trials", type=COUNT, metavar="N", help="Number of trials, instead of the one in the space.")
-@jobs_option("Trials at a time.")
+@cloup.option("--trials", type=COUNT, help="Number of trials, instead of the one in the space.")
+@jobs_option
 @cloup.option("--storage", metavar="URL", help="Database for Optuna, so that several machines can work on a search.")
 @cloup.option("--quiet", "-q", is_flag=True, help="Print the result only.")
 @cloup.option("--list", "list_", is_flag=True, help="List the ready-made spaces and do nothing.")
@@ -72,17 +71,17 @@ def search(
 
     out = out or Path("runs") / "searches" / chosen.name
     try:
-        with JobDisplay() as display, ended_as_interrupted():
-            progress = None if quiet else _Progress(chosen, display)
-            if not quiet:
-                display.print(
-                    f"search    {chosen.sampler}, {chosen.size} trials, by validation {METRICS[chosen.metric]}"
-                )
-                display.print(f"folder    {out}")
-            results = run(chosen, out, jobs, storage, progress or (lambda trial, event: None))
+        if quiet:
+            results = run(chosen, out, jobs, storage)
+        else:
+            click.echo(
+                f"search    {chosen.sampler}, {chosen.size} trials, by validation {METRICS[chosen.metric]}", err=True
+            )
+            click.echo(f"folder    {out}", err=True)
+            with JobDisplay() as display:
+                results = run(chosen, out, jobs, storage, _Progress(chosen, display))
     except KeyboardInterrupt:
-        click.echo(f"Interrupted; the same command continues the search in {out}.", err=True)
-        sys.exit(INTERRUPTED)
+        raise Interruption(f"Interrupted; the same command continues the search in {out}.") from None
     _print_result(results, quiet)
 
 
@@ -103,12 +102,12 @@ class _Progress:
             self.display.update(label, None)
             self.display.print(self._line(trial, event))
 
-    def _line(self, number: int, results: "Results") -> str:
-        from jobi_tf.tuning.results import number as number_of
+    def _line(self, ended: int, results: "Results") -> str:
+        from jobi_tf.tuning.results import number
 
         self.ended += 1
         done = sum(trial.state.is_finished() for trial in results.trials)
-        (trial,) = (trial for trial in results.trials if number_of(trial) == number)
+        (trial,) = (trial for trial in results.trials if number(trial) == ended)
         left = (time.monotonic() - self.start) / self.ended * (self.space.size - done)
         best = "  best so far" if results.ranked()[:1] == [trial] else ""
         time_left = f"  left ≈ {duration(left)}" if left > 0 else ""
@@ -119,18 +118,13 @@ def _describe(trial: "FrozenTrial", results: "Results") -> str:
     """Returns a trial on one line: how it ended and its settings."""
     from jobi_tf.tuning.results import number
 
-    settings = "  ".join(f"{name} {_short(value)}" for name, value in results.params(trial).items())
+    settings = "  ".join(f"{name} {setting_text(value)}" for name, value in results.params(trial).items())
     found, label = trial.user_attrs, f"trial {number(trial)}"
     if trial.state.name == "FAIL":
         return f"{label}  failed: {found.get('reason')}  ({settings})"
     pruned = f"pruned at epoch {found['epochs']}  " if trial.state.name == "PRUNED" else ""
     value = f"{METRICS[results.space.metric]} {trial.value:.4f}"
     return f"{label}  {pruned}{value}  {duration(found['seconds'])}  {settings}"
-
-
-def _short(value: object) -> str:
-    """Returns a setting with at most four significant digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _print_result(results: "Results", quiet: bool) -> None:
@@ -140,8 +134,8 @@ def _print_result(results: "Results", quiet: bool) -> None:
 
     def cells(trial: "FrozenTrial") -> list[str]:
         found, params = trial.user_attrs, results.params(trial)
-        metrics = [f"{found['metrics'][name]:.4f}" for name in BETTER_IF_HIGHER]
-        values = [_short(params[name]) if name in params else "" for name in names]
+        metrics = metric_texts(found["metrics"], BETTER_IF_HIGHER)
+        values = [setting_text(params[name]) if name in params else "" for name in names]
         return [str(number(trial)), *metrics, str(found["best_epoch"]), duration(found["seconds"]), *values]
 
     states = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}

@@ -1,6 +1,5 @@
 """`jobi-tf serve`."""
 
-import ipaddress
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,8 @@ import cloup
 from jobi_tf.console import warn
 from jobi_tf.errors import MissingExtraError
 
-from ..options import COUNT, FILE, FOLDER, Command, token_option
+from ..options import COUNT, FILE, FOLDER, PORT, POSITIVE, Command, token_option
 from ..start import start_tensorflow
-
-PORT = click.IntRange(0, 65535)
-SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 @cloup.command(cls=Command)
@@ -26,9 +22,9 @@ SECONDS = click.FloatRange(min=0, min_open=True)
 @cloup.option("--max-body", type=COUNT, default=2**24, help="Largest size of a request, in bytes.")
 @cloup.option("--max-rows", type=COUNT, default=8192, help="Largest number of rows of a request.")
 @cloup.option("--max-requests", type=COUNT, default=256, help="Largest number of concurrent requests.")
-@cloup.option("--timeout", type=SECONDS, default=30.0, help="Seconds for a request to arrive, and to be computed.")
-@cloup.option("--certificate", type=FILE, metavar="FILE", help="TLS certificate, with --key.")
-@cloup.option("--key", type=FILE, metavar="FILE", help="Private key of the certificate.")
+@cloup.option("--timeout", type=POSITIVE, default=30.0, help="Seconds for a request to arrive, and to be computed.")
+@cloup.option("--certificate", type=FILE, help="TLS certificate, with --key.")
+@cloup.option("--key", type=FILE, help="Private key of the certificate.")
 @token_option
 def serve(folder: Path, name: str | None, **options: Any) -> None:
     """Serve an exported model by REST and gRPC, with a page to try it.
@@ -39,7 +35,7 @@ def serve(folder: Path, name: str | None, **options: Any) -> None:
     from jobi_tf.serving.settings import ServerSettings
 
     settings = ServerSettings(folder, name or "", **options)
-    if settings.token is None and not _is_loopback(settings.host):
+    if settings.token is None and not (settings.host in ("localhost", "::1") or settings.host.startswith("127.")):
         warn(f"whoever reaches {settings.host} can send requests: --token-file restricts them")
     start_tensorflow()
     try:
@@ -47,10 +43,3 @@ def serve(folder: Path, name: str | None, **options: Any) -> None:
     except ImportError as error:
         raise MissingExtraError(f"serving needs {error.name}: pip install 'jobi-tf[serving]'") from error
     serve(settings, click.echo)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

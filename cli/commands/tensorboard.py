@@ -4,18 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import cloup
 
-from ..options import FOLDER, Command, argument_or_option
+from ..options import FOLDER, PORT, Command, argument_or_option
 
 
 @cloup.command(cls=Command)
-@argument_or_option(
-    "runs", "--run-dir", "RUN…", FOLDER, "Folder of a run, or a folder that holds runs.", required=False, several=True
-)
+@argument_or_option("runs", "--run-dir", "RUN…", FOLDER, "Folder of a run or of several runs.", required=False)
 @cloup.option("--host", default="127.0.0.1", help="Address to listen on.")
-@cloup.option("--port", type=click.IntRange(0, 65535), default=6006, help="Port; 0: any free one.")
+@cloup.option("--port", type=PORT, default=6006, help="Port; 0: any free one.")
 def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
     """Open TensorBoard on runs, by default on all runs in runs/.
 

@@ -1,7 +1,6 @@
 """`jobi-tf train`."""
 
 import shlex
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.training.config import TrainConfig, read_settings
 
-from ..main import INTERRUPTED, ended_as_interrupted
+from ..main import Interruption
 from ..options import FILE, FOLDER, GROUPS, Command, given, parse_assignments, settings_options
 from ..start import keep_memory, start_tensorflow
 
@@ -30,7 +29,7 @@ SMALLEST_SHARE = 0.005  # GB, of the memory that is shown by part
 @cloup.command(cls=Command)
 @settings_options()
 @_RUN.option("--resume", type=FOLDER, metavar="RUN", help="Resume the run in this folder from its last checkpoint.")
-@_RUN.option("--config", "config_file", type=FILE, metavar="FILE", help="YAML file of settings.")
+@_RUN.option("--config", "config_file", type=FILE, help="YAML file of settings.")
 @_RUN.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
 @_RUN.option("--quiet", "-q", is_flag=True, help="Print the result only.")
 @click.pass_context
@@ -63,25 +62,23 @@ def train(
 
     display = _Display(quiet)
     try:
-        with ended_as_interrupted():
-            if resume is None and settings.get("recipe") == "auto":
-                from jobi_tf.training.auto import train_auto
+        if resume is not None:
+            jobi_tf.resume(resume, callbacks=display.begin, **settings)
+        elif settings.get("recipe") == "auto":
+            from jobi_tf.training.auto import train_auto
 
-                train_auto(TrainConfig.create(settings), callbacks=display.begin, say=display.say)
-            elif resume is None:
-                jobi_tf.train(config=TrainConfig.create(settings), callbacks=display.begin)
-            else:
-                jobi_tf.resume(resume, callbacks=display.begin, **settings)
+            train_auto(TrainConfig.create(settings), callbacks=display.begin, say=display.print)
+        else:
+            jobi_tf.train(config=TrainConfig.create(settings), callbacks=display.begin)
     except OSError as error:
         if error.filename is None:  # as for a full disk
             error.filename = display.training.folder.path if display.training else settings.get("run_dir")
         raise
     except KeyboardInterrupt:
-        display.close()
-        display.print_interrupted()
-        sys.exit(INTERRUPTED)
+        raise Interruption(display.interruption()) from None
     finally:
-        display.close()
+        if display.progress:
+            display.progress.close()
     display.print_result()
 
 
@@ -100,73 +97,64 @@ class _Display:
 
     def __init__(self, quiet: bool):
         self.quiet = quiet
-        self.silent = False  # one of several workers, of which another one, the chief, prints
         self.training: Training | None = None
         self.progress: Progress | None = None
+
+    def print(self, line: str = "") -> None:
+        """Prints a line on stderr."""
+        if not self.quiet:
+            click.echo(line, err=True)
 
     def begin(self, training: "Training") -> list["Progress"]:
         """Prints what is about to be trained, and returns the progress display."""
         from jobi_tf.training.progress import Progress
-        from jobi_tf.workers import is_chief
 
         self.training = training
-        self.silent = not is_chief(training.strategy)
-        if self.quiet or self.silent:
+        if self.quiet or not _prints(training):
             return []
         for name, text in _describe(training):
-            click.echo(f"{name:<9} {text}", err=True)
-        click.echo(err=True)
+            self.print(f"{name:<9} {text}")
+        self.print()
         self.progress = Progress(training)
         return [self.progress]
 
-    def say(self, line: str) -> None:
-        """Prints a line of the recipe auto."""
-        if not self.quiet:
-            click.echo(line, err=True)
-
-    def close(self) -> None:
-        """Removes the progress bar."""
-        if self.progress:
-            self.progress.close()
-
-    def print_interrupted(self) -> None:
-        """Prints how to resume."""
-        if self.silent:
-            return
+    def interruption(self) -> str:
+        """Returns how to resume."""
         if self.training is None:
-            click.echo("Interrupted before training began.", err=True)
-        elif checkpoints := self.training.folder.checkpoints():
-            state = self.training.folder.read_state(checkpoints[-1])
-            kept = f"epoch {state['epoch']}" + (f" and {state['step']:,} steps" if state["step"] else "")
-            click.echo(f"Interrupted; {kept} saved. Resume with:", err=True)
-            click.echo(f"  jobi-tf train --resume {_quoted(self.training.folder.path)}", err=True)
-        else:
-            folder = self.training.folder.path
-            click.echo(f"Interrupted before the first checkpoint: there is nothing to resume in {folder}.", err=True)
+            return "Interrupted before training began."
+        folder = self.training.folder
+        if not folder.checkpoints():
+            return f"Interrupted before the first checkpoint: there is nothing to resume in {folder.path}."
+        state = folder.read_state(folder.checkpoints()[-1])
+        kept = f"epoch {state['epoch']}" + (f" and {state['step']:,} steps" if state["step"] else "")
+        return f"Interrupted; {kept} saved. Resume with:\n  jobi-tf train --resume {_quoted(folder.path)}"
 
     def print_result(self) -> None:
         """Prints the best epoch on stdout, and the commands that may follow on stderr."""
-        assert self.training is not None
-        if self.silent:
+        training = self.training
+        if training is None or not _prints(training):
             return
-        folder, best_epoch, config = self.training.folder, self.training.best.best_epoch, self.training.config
+        folder, config, kept = training.folder, training.config, training.best
         rows = {row["epoch"]: row for row in folder.read_metrics()}
-        last, waited = max(rows), self.training.best.waited
-        if not self.quiet:
-            stopped = config.eval_every and waited >= config.patience
-            reason = f"{METRICS[config.monitor]} did not improve in {waited} rankings" if stopped else "the last one"
-            verb = "had ended" if self.training.done == last else "ended"
-            click.echo(f"\ntraining {verb} after epoch {last}{': ' if stopped else ', '}{reason}", err=True)
-        if best := rows.get(best_epoch):
+        last, monitor = max(rows), METRICS[config.monitor]
+        stopped = config.eval_every and kept.waited >= config.patience
+        reason = f": {monitor} did not improve in {kept.waited} rankings" if stopped else ", the last one"
+        self.print(f"\ntraining {'had ended' if training.done == last else 'ended'} after epoch {last}{reason}")
+        if best := rows.get(kept.best_epoch):
             values = "  ".join(f"{METRICS[name]} {best[f'val_{name}']:.4f}" for name in BETTER_IF_HIGHER)
-            by = METRICS[config.monitor]
-            click.echo(f"best epoch {best_epoch} of {last}, by {by} on the validation split:\n  {values}")
+            click.echo(f"best epoch {kept.best_epoch} of {last}, by {monitor} on the validation split:\n  {values}")
         else:
             click.echo(f"epoch {last} is kept: no epoch was ranked on the validation split")
         click.echo(f"run folder {folder.path}")
-        if not self.quiet:
-            path = _quoted(folder.path)
-            click.echo(f"next: jobi-tf evaluate {path}\n      jobi-tf tensorboard {path}", err=True)
+        path = _quoted(folder.path)
+        self.print(f"next: jobi-tf evaluate {path}\n      jobi-tf tensorboard {path}")
+
+
+def _prints(training: "Training") -> bool:
+    """Returns whether this process prints: of several workers, one does."""
+    from jobi_tf.workers import is_chief
+
+    return is_chief(training.strategy)
 
 
 def _describe(training: "Training") -> list[tuple[str, str]]:

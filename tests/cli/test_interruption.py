@@ -1,6 +1,5 @@
 """A run that is stopped from outside; each stop is a process of its own."""
 
-import json
 import os
 import signal
 import subprocess
@@ -8,6 +7,8 @@ import sys
 import time
 
 import pytest
+
+from .conftest import rows
 
 pytestmark = pytest.mark.processes
 EPOCHS = 20
@@ -31,13 +32,6 @@ def stop(folder, number: int, epochs: int, *options: object) -> tuple[int, str]:
     finally:
         process.kill()
         process.communicate()
-
-
-def rows(folder) -> list[dict]:
-    """The metrics of each epoch, but for times."""
-    path = folder / "metrics.jsonl"
-    every = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in every]
 
 
 def test_a_stopped_run_ends_as_an_uninterrupted_one(triples, call, tmp_path):

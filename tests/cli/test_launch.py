@@ -16,6 +16,8 @@ import numpy as np
 import psutil
 import pytest
 
+from .conftest import rows
+
 pytestmark = pytest.mark.processes
 EPOCHS = 6
 OPTIONS = ("--dim", 8, "--batch-size", 500, "--negatives", 10, "--epochs", EPOCHS, "--eval-every", 2, "--patience", 9)
@@ -61,13 +63,6 @@ def stop(
         for left in (process, *workers):
             with suppress(psutil.NoSuchProcess):
                 left.kill()
-
-
-def rows(folder: Path) -> list[dict]:
-    """The metrics of each epoch, but for times."""
-    path = folder / "metrics.jsonl"
-    every = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in every]
 
 
 def assert_equal(folder: Path, other: Path) -> None:
@@ -206,43 +201,42 @@ def test_other_commands_have_no_workers(call):
     assert "--workers" in call("launch", "--workers", 1, "--", "train", status=2).stderr
 
 
-CLUSTER = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
-SERVERS = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": ["127.0.0.1:3"]}
+def task(kind: str, index: int, **jobs: int) -> dict:
+    """The content of TF_CONFIG: a task of a cluster with so many processes of each job."""
+    ports = iter(range(1, 9))
+    cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
+    return {"cluster": cluster, "task": {"type": kind, "index": index}}
+
+
+WORKER = task("worker", 0, worker=2)
+CHIEF = task("chief", 0, chief=1, worker=1, ps=1)
 
 
 @pytest.mark.parametrize(
     ("tf_config", "options", "words"),
     [
         ("{", (), "TF_CONFIG"),
-        ({"cluster": CLUSTER}, (), "'task'"),
-        (
-            {"cluster": CLUSTER | {"evaluator": ["127.0.0.1:3"]}, "task": {"type": "worker", "index": 0}},
-            (),
-            "'evaluator'",
-        ),
-        ({"cluster": CLUSTER | {"ps": ["127.0.0.1:3"]}, "task": {"type": "worker", "index": 0}}, (), "cluster.chief"),
-        ({"cluster": SERVERS, "task": {"type": "ps", "index": 1}}, (), "task.index"),
-        ({"cluster": SERVERS, "task": {"type": "ps", "index": 0}}, (), "run_dir"),
-        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--devices", "0"), "devices"),
-        ({"cluster": SERVERS, "task": {"type": "worker", "index": 0}}, ("--loss", "full-softmax"), "full-softmax"),
-        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--warm-start", "world"), "warm_start"),
-        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--tensorboard", "scalars"), "tensorboard"),
-        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--profile", "1:2"), "profile"),
-        ({"cluster": SERVERS, "task": {"type": "chief", "index": 0}}, ("--strategy", "multi-worker"), "multi-worker"),
+        ({"cluster": WORKER["cluster"]}, (), "'task'"),
+        (task("worker", 0, worker=2, evaluator=1), (), "'evaluator'"),
+        (task("worker", 0, worker=2, ps=1), (), "cluster.chief"),
+        (task("ps", 1, chief=1, worker=1, ps=1), (), "task.index"),
+        (task("ps", 0, chief=1, worker=1, ps=1), (), "run_dir"),
+        (task("worker", 0, chief=1, worker=1, ps=1), ("--loss", "full-softmax"), "full-softmax"),
+        (CHIEF, ("--devices", "0"), "devices"),
+        (CHIEF, ("--warm-start", "world"), "warm_start"),
+        (CHIEF, ("--tensorboard", "scalars"), "tensorboard"),
+        (CHIEF, ("--profile", "1:2"), "profile"),
+        (CHIEF, ("--strategy", "multi-worker"), "multi-worker"),
         (None, ("--strategy", "parameter-server"), "TF_CONFIG"),
         (None, ("--strategy", "parameter-server", "--recipe", "auto"), "auto"),
         (None, ("--strategy", "parameter-server", "--entity-vectors", "x.npz"), "entity_vectors"),
-        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 2}}, (), "task.index"),
-        ({"cluster": CLUSTER, "task": {"type": "evaluator", "index": 0}}, (), "'evaluator'"),
-        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, ("--logical-devices", 2), "logical_devices"),
-        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, ("--devices", "0"), "devices"),
-        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, ("--table-dtype", "bfloat16"), "table_dtype"),
-        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 0}}, (), "run_dir"),
-        (
-            {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "worker", "index": 0}},
-            ("--strategy", "multi-worker"),
-            "TF_CONFIG",
-        ),
+        (task("worker", 2, worker=2), (), "task.index"),
+        (task("evaluator", 0, worker=2), (), "'evaluator'"),
+        (WORKER, ("--logical-devices", 2), "logical_devices"),
+        (WORKER, ("--devices", "0"), "devices"),
+        (WORKER, ("--table-dtype", "bfloat16"), "table_dtype"),
+        (WORKER, (), "run_dir"),
+        (task("worker", 0, worker=1), ("--strategy", "multi-worker"), "TF_CONFIG"),
         (None, ("--strategy", "multi-worker"), "TF_CONFIG"),
         (None, ("--strategy", "one", "--logical-devices", 2), "logical_devices"),
         (None, ("--strategy", "one", "--devices", "0,1"), "devices"),

@@ -7,8 +7,9 @@ import pytest
 
 import jobi_tf
 from jobi_tf.cli import main
-from jobi_tf.cli.options import parse_assignments
+from jobi_tf.cli.options import SETTINGS, parse_assignments
 from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.training.config import TrainConfig
 
 
 def test_help_imports_nothing_heavy(tmp_path):
@@ -39,12 +40,6 @@ def test_module_and_version(tmp_path):
     assert output == f"jobi-tf {jobi_tf.__version__}\n"
 
 
-@pytest.mark.parametrize("name", main.COMMANDS)
-def test_every_command_has_help(call, name):
-    assert call(name, "-h").stdout == call(name, "--help").stdout
-    assert name in call("-h").stdout
-
-
 def commands(command: click.Command, name: str) -> list[tuple[str, click.Command]]:
     if not isinstance(command, click.Group):
         return [(name, command)]
@@ -54,8 +49,10 @@ def commands(command: click.Command, name: str) -> list[tuple[str, click.Command
 
 
 @pytest.mark.parametrize(("name", "command"), commands(main.cli, ""))
-def test_help_has_one_word_for_numbers(call, name, command):
+def test_every_command_has_help_with_one_word_for_numbers(call, name, command):
     text = call(*name.split(), "--help").stdout
+    assert text == call(*name.split(), "-h").stdout
+    assert name.split()[0] in call("-h").stdout
     assert "INTEGER" not in text
     assert "FLOAT" not in text
 
@@ -67,6 +64,11 @@ def test_no_command_takes_an_option_twice(call, name, command):
             flag = option.opts[-1]
             stderr = call(*name.split(), flag, "1", flag, "1", status=2).stderr
             assert f"{flag} was given 2 times" in stderr or f"/{flag} was given 2 times" in stderr
+
+
+def test_every_setting_of_a_training_is_in_one_group():
+    grouped = " ".join(SETTINGS.values()).split()
+    assert sorted([*grouped, "merged_from"]) == sorted(TrainConfig.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,7 @@ def test_prepare_one_file(tmp_path):
     assert "8 train, 1 valid, 1 test" in run(*options)
     with pytest.raises(DataError, match=r"all\.csv:2"):
         run(*options, "--weights", "note")
-    with pytest.raises(UsageError, match="--split"):
-        run("prepare", "world", "--seed", "1")
+    assert "--split" in run("prepare", "world", "--seed", "1", status=2)
     with pytest.raises(UsageError, match="from,how,to"):
         run("prepare", str(path), "--split", "0.8/0.1/0.1", "--columns", "from,how,to", "--no-header")
 
@@ -86,6 +85,7 @@ def test_prepare_writes_shards(tmp_path):
     assert len([*(tmp_path / "shards").glob("train-*")]) == 1  # there is but one block
     counts = [json.loads(run("stats", path, "--json"))["triples"] for path in (str(folder), shards)]
     assert counts[0] == counts[1]
-    for arguments in (("--shards", "2"), ("--out", shards), ("--shards", "2", "--out", shards)):
-        with pytest.raises(UsageError):
-            run("prepare", str(folder), *arguments)
+    for arguments in (("--shards", "2"), ("--out", shards)):
+        assert "--shards" in run("prepare", str(folder), *arguments, status=2)
+    with pytest.raises(UsageError, match="shards"):
+        run("prepare", str(folder), "--shards", "2", "--out", shards)
