@@ -39,7 +39,7 @@ def option_errors(words: list[str], values_too: bool = True) -> str | None:
         values, _, _ = command.make_parser(context).parse_args(list(words))
         for parameter in command.get_params(context):
             value = values.get(parameter.name)
-            if values_too and isinstance(value, str) and not isinstance(parameter.type, click.Path):
+            if values_too and isinstance(value, str) and not isinstance(parameter.type, click.Path | click.File):
                 parameter.type_cast_value(context, value)
     except click.UsageError as error:
         return error.format_message()
