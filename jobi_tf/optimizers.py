@@ -12,7 +12,7 @@ from jobi_tf.workers import InBlocks
 
 # Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
-# If so many rows of a table are touched, one pass over all of it is faster than gathering and scattering these rows.
+# From this share of touched rows on, one pass over the whole table is faster than gathering and scattering rows.
 LARGE_SHARE = 0.25
 MULTIPLE = 32  # The number of bfloat16 rows in a block is a multiple of this.
 
@@ -20,12 +20,12 @@ Settings = dict[str, tf.Tensor]
 
 
 class Rule(NamedTuple):
-    """The formula of an optimizer, for rows of a variable and of its slots, which are what it keeps beside variables.
+    """The formula of an optimizer. Slots are its state for a variable, such as the two moments of Adam.
 
-    Both functions take gradients, settings and slots, each as a tensor.
+    Both functions take the gradients, the settings and the slots.
     """
 
-    slots: Callable[..., tuple[tf.Tensor, ...]]  # what is added to the slots
+    slots: Callable[..., tuple[tf.Tensor, ...]]  # given the old slots: what is added to them
     step: Callable[..., tf.Tensor]  # given the new slots: what is added to the variable
 
 
@@ -290,7 +290,7 @@ def _refuse_dense(options: dict[str, Any]) -> None:
 
 
 def _aligned(rows: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """Appends axes of size 1 to what there is for each row, [U], so that it is broadcast over others, [U, ...]."""
+    """Appends axes of size 1 to `rows`, [U, ...], so that it broadcasts over `others`, which has more axes."""
     return tf.reshape(rows, tf.concat([tf.shape(rows), tf.ones([len(others.shape) - len(rows.shape)], tf.int32)], 0))
 
 
@@ -379,9 +379,10 @@ def _update_most(
 def _update_where(
     rule: Rule, tables: tuple[tf.Variable, ...], gradients: tf.Tensor, touched: tf.Tensor, settings: Settings
 ) -> None:
-    """Updates [variable, slots...] where rows are touched.
+    """Updates the touched rows of [variable, slots...].
 
-    XLA does so in place, as the variable depends on the new slots only: were the old ones needed, it would copy them.
+    The step is computed from the new slots, so that XLA updates all tables in place. From the old slots it would have to
+    copy them first.
     """
     variable, *slots = (tf.convert_to_tensor(table) for table in tables)
     added = rule.slots(gradients, settings, *slots)

@@ -154,7 +154,7 @@ class _Connection(HttpToolsProtocol):
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
     _timer: asyncio.TimerHandle | None = None
     _head: int | None = None  # bytes of the head so far
-    _again: bool = False  # the head is read again, for which there is no more time
+    _again: bool = False  # the head is parsed again; its time limit is not restarted
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
