@@ -381,8 +381,8 @@ def _update_where(
 ) -> None:
     """Updates the touched rows of [variable, slots...].
 
-    The step is computed from the new slots, so that XLA updates all tables in place. From the old slots it would have to
-    copy them first.
+    The step is computed from the new slots, so that XLA updates all tables in place. From the old slots it would have
+    to copy them first.
     """
     variable, *slots = (tf.convert_to_tensor(table) for table in tables)
     added = rule.slots(gradients, settings, *slots)
