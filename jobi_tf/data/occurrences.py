@@ -21,9 +21,30 @@ def column(side: int) -> int:
 def triple_keys(head, relation, tail, num_entities: int, num_relations: int):  # type: ignore[no-untyped-def]
     """Returns one number a triple, equal for equal triples, of NumPy arrays or tensors alike: int64 [...].
 
-    Fits 64 bits up to 3 million entities with a million relations; the ids have to be int64 already.
+    Fits 64 bits up to 3 million entities with a million relations, above which different triples may get the same
+    number; the ids have to be int64 already.
     """
     return (head * num_relations + relation) * num_entities + tail
+
+
+def distinct_triples(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Finds equal triples, whatever the number of entities and relations.
+
+    Args:
+        triples: ids, [N, 3], at least one.
+
+    Returns:
+        The first row of each distinct triple, and for each row the number of its triple in that list; both int64, [n]
+        and [N].
+    """
+    head, relation, tail = triples.T.astype(np.int64)
+    entities, relations = int(max(head.max(), tail.max())) + 1, int(relation.max()) + 1
+    if entities**2 * relations > 2**63:  # number the pairs that occur instead
+        _, head = np.unique(head * relations + relation, return_inverse=True)
+        relation, relations = np.zeros_like(relation), 1
+    keys = triple_keys(head, relation, tail, entities, relations)
+    _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
+    return first, numbers
 
 
 def distinct(keys: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.data.occurrences import triple_keys
+from jobi_tf.data.occurrences import distinct_triples
 
 _EXAMPLES = 3
 
@@ -113,9 +113,7 @@ class _Triples:
         self.table = np.concatenate([graph.splits[split] for split in SPLITS]).astype(np.int64)
         ends = np.cumsum([0, *(len(graph.splits[split]) for split in SPLITS)])
         self.rows = {split: np.arange(ends[i], ends[i + 1]) for i, split in enumerate(SPLITS)}
-        head, relation, tail = self.table.T
-        keys = triple_keys(head, relation, tail, graph.num_entities, graph.num_relations)
-        _, self.first, self.ids = np.unique(keys, return_index=True, return_inverse=True)
+        self.first, self.ids = distinct_triples(self.table)
 
     def where(self, row: int) -> str:
         """Returns the file and line of a row, or its split and place if the file is unknown."""

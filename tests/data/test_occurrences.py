@@ -1,6 +1,6 @@
 import numpy as np
 
-from jobi_tf.data.occurrences import HEAD, TAIL, Csr, KnownAnswers, Occurrences
+from jobi_tf.data.occurrences import HEAD, TAIL, Csr, KnownAnswers, Occurrences, distinct_triples
 from tests.graphs import random_graph, random_triples
 
 TRIPLES = random_triples(12, 4, 60)
@@ -94,3 +94,11 @@ def test_answers_to_the_queries_of_some_triples_are_all_that_there_are():
         for ours, theirs in zip(some.lookup(side, graph.test), every.lookup(side, graph.test), strict=True):
             np.testing.assert_array_equal(ours, theirs)
     assert not len(KnownAnswers.of_graph(graph, ["train"], graph.test[:0]).keys)
+
+
+def test_equal_triples_are_found_where_keys_do_not_fit_64_bits():
+    last = [2**31 - 1, 2**30 - 1, 2**31 - 1]  # with these sizes the keys of the first two rows are equal modulo 2^64
+    first, numbers = distinct_triples(np.array([[0, 0, 0], [8, 0, 0], last, [8, 0, 0]], np.int64))
+    assert sorted(first) == [0, 1, 2]
+    assert numbers[1] == numbers[3]
+    assert len(set(numbers[:3])) == 3
