@@ -13,15 +13,22 @@ def check_new(folder: Path) -> None:
     """Checks that a folder can be made.
 
     Raises:
-        UsageError: it has files already.
+        UsageError: it has files already, or is a file.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"expected a new or empty folder for the run, but {folder} has files already")
+        found = "has files already" if folder.is_dir() else "is a file"
+        raise UsageError(f"expected a new or empty folder, but {folder} {found}")
 
 
 def _beside(path: Path) -> Path:
     # The name ends as that of `path` does: some writers look at the suffix.
     return path.with_name(f".tmp-{os.getpid()}-{path.name}")
+
+
+def _name(error: OSError, path: Path) -> None:
+    """Names the path that was to be written, where the error names none, as on a full disk, or one beside it."""
+    if error.filename is None or _beside(path) in (written := Path(str(error.filename)), *written.parents):
+        error.filename = str(path)
 
 
 @contextmanager
@@ -34,8 +41,7 @@ def written_beside(path: Path) -> Iterator[Path]:
             shutil.rmtree(path)
         beside.replace(path)
     except OSError as error:
-        if error.filename is not None and Path(error.filename) == beside:
-            error.filename = str(path)
+        _name(error, path)
         raise
     finally:
         shutil.rmtree(beside, ignore_errors=True) if beside.is_dir() else beside.unlink(missing_ok=True)
@@ -55,6 +61,9 @@ def new_folder(folder: Path) -> Iterator[Path]:
         beside.mkdir(parents=True)
         yield beside
         beside.rename(folder)
+    except OSError as error:
+        _name(error, folder)
+        raise
     finally:
         shutil.rmtree(beside, ignore_errors=True)
         with suppress(OSError):  # folders that hold something stay

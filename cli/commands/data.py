@@ -178,10 +178,11 @@ def _print_report(report: "Report") -> None:
 def synthesize(entities: int, relations: int, triples: int, seed: int, out: Path | None) -> None:
     """Generate a graph of any size, with types, hubs and rules to learn."""
     from jobi_tf.datasets.synthetic import synthesize as generate
-    from jobi_tf.datasets.writing import require_new, write_text
+    from jobi_tf.datasets.writing import write_text
+    from jobi_tf.files import check_new
 
     folder = out or Path(f"synthetic-{entities}-{relations}-{triples}-{seed}")
-    require_new(folder)
+    check_new(folder)
     graph = generate(entities, relations, triples, seed)
     write_text(graph, folder)
     _print_written(_sizes(graph), folder)

@@ -12,11 +12,11 @@ import numpy as np
 
 import jobi_tf
 from jobi_tf.data.graph import SPLITS
-from jobi_tf.data.occurrences import triple_keys
+from jobi_tf.data.occurrences import distinct_triples
 from jobi_tf.datasets.reading import SUFFIXES, Columns, TripleReader
-from jobi_tf.datasets.writing import require_new, write_triples
+from jobi_tf.datasets.writing import write_triples
 from jobi_tf.errors import DataError, UsageError, check_at_least
-from jobi_tf.files import new_folder
+from jobi_tf.files import check_new, new_folder
 
 Progress = Callable[[str], None]
 
@@ -127,12 +127,7 @@ def build(
 
 def distinct(triples: np.ndarray) -> np.ndarray:
     """Returns the triples without those that occurred before, in the same order: int32 [n, 3]."""
-    entities, relations = int(triples[:, ::2].max()) + 1, int(triples[:, 1].max()) + 1
-    if entities * relations * entities < 2**63:
-        head, relation, tail = triples[:, 0].astype(np.int64), triples[:, 1], triples[:, 2]
-        _, first = np.unique(triple_keys(head, relation, tail, entities, relations), return_index=True)
-    else:  # several times slower
-        _, first = np.unique(triples, axis=0, return_index=True)
+    first, _ = distinct_triples(triples)
     return triples[np.sort(first)]
 
 
@@ -204,14 +199,14 @@ def build_files(
     The files, columns and header are as in `load_graph`. Returns the number of triples of each split, and the steps.
 
     Raises:
-        UsageError: the folder exists, or a file does not exist or has another suffix.
+        UsageError: the folder has files already, or a file does not exist or has another suffix.
         DataError: a file cannot be used, nothing is kept, or not enough to split.
     """
     reader = TripleReader(Columns(columns, header=header))
     for path in files:
         if not path.is_file() or not path.name.endswith(SUFFIXES):
             raise UsageError(f"expected a file whose name ends in {', '.join(SUFFIXES)}, got {path}")
-    require_new(folder)
+    check_new(folder)
     with new_folder(folder) as beside:
         parts = []
         for path in files:

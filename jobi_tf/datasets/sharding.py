@@ -11,9 +11,8 @@ from jobi_tf.data.occurrences import Occurrences
 from jobi_tf.data.shards import ShardWriter, blocks
 from jobi_tf.datasets import cache, reading
 from jobi_tf.datasets.catalogue import NAMES
-from jobi_tf.datasets.writing import require_new
 from jobi_tf.errors import JobiError, UsageError
-from jobi_tf.files import new_folder
+from jobi_tf.files import check_new, new_folder
 
 
 def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) -> Graph:
@@ -29,12 +28,12 @@ def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) 
         **options: as for `load_graph`.
 
     Raises:
-        UsageError: the folder exists, or triples have weights.
+        UsageError: the folder has files already, or triples have weights.
         DataError: the data cannot be used.
     """
     from jobi_tf.datasets.loading import prepare  # which opens what is written here
 
-    require_new(folder)
+    check_new(folder)
     if options.get("weights") is not None:
         raise UsageError(f"expected triples without weights for shards, got weights={options['weights']!r}")
     path = Path(dataset).expanduser()

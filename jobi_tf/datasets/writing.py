@@ -7,8 +7,8 @@ import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.datasets.reading import Columns
-from jobi_tf.errors import DataError, UsageError
-from jobi_tf.files import new_folder
+from jobi_tf.errors import DataError
+from jobi_tf.files import check_new, new_folder
 
 _ROWS = 1 << 18
 
@@ -19,18 +19,12 @@ def write_text(graph: Graph, folder: Path) -> None:
     The folder appears complete or not at all.
 
     Raises:
-        UsageError: the folder exists.
+        UsageError: the folder has files already.
     """
-    require_new(folder)
+    check_new(folder)
     with new_folder(folder) as beside:
         for split, triples in graph.splits.items():
             write_triples(beside / f"{split}.tsv", triples, graph.entities.names, graph.relations.names)
-
-
-def require_new(folder: Path) -> None:
-    """Raises `UsageError` if a folder for triples exists already."""
-    if folder.exists():
-        raise UsageError(f"expected a new folder for the triples, {folder} exists")
 
 
 def write_triples(path: Path, triples: np.ndarray, entities: Sequence[str], relations: Sequence[str]) -> None:

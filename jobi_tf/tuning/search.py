@@ -18,7 +18,7 @@ from optuna.storages import RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jobi_tf.errors import DataError, JobiError, UsageError
-from jobi_tf.files import written_beside
+from jobi_tf.files import check_new, written_beside
 from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, train_locked
 from jobi_tf.report.runs import run_summary
 from jobi_tf.training.config import read_settings
@@ -65,8 +65,8 @@ def search(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space.check()
     path = Path(out)
-    if path.exists() and not (path / SPACE).is_file() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"expected a new or empty folder, or that of a search, but {out} holds other files")
+    if not (path / SPACE).is_file():
+        check_new(path)
     graph = space.config({}).load_graph()
     if not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, by which trials are compared, got none")

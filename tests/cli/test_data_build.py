@@ -121,7 +121,7 @@ def test_names_with_tabs_are_refused(tmp_path, call):
         (("--test", "-5"), 2, "-5"),
         (("--seed", "1", "--seed", "2"), 2, "--seed"),
         (("--columns", "1,2"), 2, "'1,2'"),
-        (("--out", "."), 2, "new folder"),
+        (("--out", "."), 2, "new or empty folder"),
         (("--from", "nowhere.tsv"), 2, "nowhere.tsv"),
         (("--from", "."), 2, r"'\.'"),
         (("--from", "towns.xls"), 2, "towns.xls"),
