@@ -4,9 +4,7 @@ Exit status: 0 success; 2 usage: unknown options, values out of range, options t
 do not exist; 1 failure, such as damaged files or a full disk; 130 interrupted by SIGINT or SIGTERM.
 """
 
-import errno
 import os
-import re
 import signal
 import sys
 from importlib import import_module
@@ -16,7 +14,7 @@ import click
 import cloup
 
 import jobi_tf
-from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.errors import UsageError, explain
 
 COMMANDS = {
     "train": "Train a model, or resume a run.",
@@ -94,27 +92,6 @@ class CommandLine(cloup.Group):
             raise (click.UsageError if isinstance(error, UsageError) else click.ClickException)(sentence) from None
         finally:
             signal.signal(signal.SIGTERM, before)
-
-
-def explain(error: Exception) -> str | None:
-    """Returns one sentence for a failure that is not a fault of the program, else None."""
-    if isinstance(error, JobiError):
-        return str(error)
-    if isinstance(error, MemoryError):
-        return f"out of memory: {str(error) or 'the model or the data are too large for this machine'}"
-    if isinstance(error, OSError):
-        reason = error.strerror or " ".join(" ".join(map(str, error.args)).split()) or type(error).__name__
-        if "errno = 28" in reason or re.search(r"requested and \d+ written", reason):  # messages of HDF5 and NumPy
-            reason = os.strerror(errno.ENOSPC)
-        return ": ".join(str(part) for part in (error.filename, reason) if part is not None)
-    if "tensorflow" not in sys.modules:
-        return None
-    from tensorflow import errors
-
-    message = re.sub(r"\{\{.*?\}\} |\[Op:.*?\]", "", str(error)).strip().split("\n")[0].strip()
-    if isinstance(error, errors.ResourceExhaustedError):
-        return f"out of memory: {message}" if "OOM" in message else message
-    return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None
 
 
 SETTINGS = cloup.Context.settings(help_option_names=["-h", "--help"], show_default=True)

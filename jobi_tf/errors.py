@@ -1,5 +1,9 @@
 """Errors that are meant for a person: one sentence with what was expected, what came, and where."""
 
+import errno
+import os
+import re
+import sys
 from numbers import Integral
 from typing import Any
 
@@ -18,6 +22,27 @@ class DataError(JobiError, ValueError):
 
 class MissingExtraError(JobiError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+def explain(error: Exception) -> str | None:
+    """Returns one sentence for a failure that is not a fault of the program, else None."""
+    if isinstance(error, JobiError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return f"out of memory: {str(error) or 'the model or the data are too large for this machine'}"
+    if isinstance(error, OSError):
+        reason = error.strerror or " ".join(" ".join(map(str, error.args)).split()) or type(error).__name__
+        if "errno = 28" in reason or re.search(r"requested and \d+ written", reason):  # messages of HDF5 and NumPy
+            reason = os.strerror(errno.ENOSPC)
+        return ": ".join(str(part) for part in (error.filename, reason) if part is not None)
+    if "tensorflow" not in sys.modules:
+        return None
+    from tensorflow import errors
+
+    message = re.sub(r"\{\{.*?\}\} |\[Op:.*?\]", "", str(error)).strip().split("\n")[0].strip()
+    if isinstance(error, errors.ResourceExhaustedError):
+        return f"out of memory: {message}" if "OOM" in message else message
+    return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None
 
 
 def check_at_least(least: int, **numbers: Any) -> None:

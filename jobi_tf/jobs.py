@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
-from jobi_tf.errors import JobiError
+from jobi_tf.errors import JobiError, explain
 from jobi_tf.launch import cores
 
 if TYPE_CHECKING:
@@ -189,7 +189,8 @@ def _child(connection: Connection, log: Path, threads: int | None, task: Callabl
         status = INTERRUPTED
     except Exception as error:
         traceback.print_exc()
-        connection.send(JobError(_explain(error), isinstance(error, OSError) and not isinstance(error, JobiError)))
+        reason = " ".join((explain(error) or f"{type(error).__name__}: {error}").split())[:500]
+        connection.send(JobError(reason, fatal=isinstance(error, OSError)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)  # TensorFlow takes a while to leave, and there is nothing left to be kept
@@ -226,13 +227,3 @@ def _reporter(connection: Connection) -> "keras.callbacks.Callback":
                 self.model.stop_training = True
 
     return Reporter()
-
-
-def _explain(error: Exception) -> str:
-    """Returns one sentence."""
-    text = " ".join(str(error).split())
-    if isinstance(error, JobiError):
-        return text
-    if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
-        return "out of memory: the model or its batches are too large for this machine"
-    return f"{type(error).__name__}: {text}"[:500]
