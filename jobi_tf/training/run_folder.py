@@ -6,6 +6,8 @@ import platform
 import shutil
 import sys
 import time
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -127,7 +129,7 @@ def damaged(expected: str, path: Path) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"expected {expected} in {path}, which is damaged: {' '.join(str(error).split())}") from None
 
 

@@ -1,5 +1,7 @@
 """Files of vectors with names: .npz, word2vec text, and Parquet."""
 
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +56,7 @@ def _npz(path: Path) -> tuple[list[str], np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return [str(x) for x in file["names"]], np.asarray(file["vectors"], np.float32)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path}: expected an .npz file with names and vectors: {error}") from None
 
 

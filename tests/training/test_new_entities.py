@@ -7,6 +7,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.training.vectors import read_vectors
 from tests.graphs import random_graph
 
 GRAPH = random_graph()
@@ -97,6 +98,14 @@ def test_vectors_that_do_not_fit_are_refused(tmp_path, content, words):
     with pytest.raises(DataError, match=words):
         train(tmp_path / "run", entity_vectors=str(path))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_truncated_file_of_vectors_is_refused(tmp_path):
+    path = tmp_path / "vectors.npz"
+    np.savez(path, names=np.array(["a"]), vectors=np.ones([1, 16], np.float32))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(DataError, match=str(path)):
+        read_vectors(path, 16)
 
 
 def test_a_run_is_extended_by_entities_and_nothing_else_changes(run, tmp_path):
