@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SECONDS_BETWEEN_LINES = 30
+LEAST_WIDTH_OF_TEXT = 16  # of a column that is wrapped
 
 
 def print_json(value: Any) -> None:
@@ -30,7 +31,7 @@ def counts(values: Mapping[str, int]) -> str:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", text: Sequence[str] | None = None
 ) -> None:
-    """Prints a table: with rules on a terminal, as aligned plain text with lines of any length elsewhere.
+    """Prints a table: with rules on a terminal that is wide enough, as aligned lines of any length elsewhere.
 
     Args:
         columns: headers.
@@ -47,26 +48,29 @@ def print_table(
     table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
     for column in columns:
         left = column in (columns[:1] if text is None else text)
-        wrapped = left and console.is_terminal
-        table.add_column(Text(column), justify="left" if left else "right", overflow="fold", no_wrap=not wrapped)
+        table.add_column(Text(column), justify="left" if left else "right", overflow="fold", no_wrap=not left)
     for row in rows:
         table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
+    for each in table.columns:
+        longest = max(cell.cell_len for cell in (each.header, *each.cells) if isinstance(cell, Text))
+        each.min_width = longest if each.no_wrap else min(longest, LEAST_WIDTH_OF_TEXT)
     if title:
         console.print(title, style="bold", soft_wrap=True)
-    if console.is_terminal:
+    endless = _console(stderr=False, force_terminal=False, width=100_000)
+    if console.is_terminal and endless.measure(table).minimum <= console.width:
         console.print(table)
         return
-    console.width = 100_000  # a pipe has no width
-    with console.capture() as captured:
-        console.print(table)
+    table.box = None
+    with endless.capture() as captured:
+        endless.print(table)
     for line in captured.get().splitlines():
         print(line.rstrip())
 
 
-def _console(stderr: bool) -> "Console":
+def _console(**options: Any) -> "Console":
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    return Console(**options, highlight=False, markup=False, emoji=False)
 
 
 class Bar:

@@ -98,3 +98,10 @@ def test_a_pipe_gets_whole_cells_however_long(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert "x" * 300 + "    1.5" in lines[1]
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_a_terminal_too_narrow_for_a_table_gets_whole_cells(capsys, monkeypatch):
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "20"}.items():
+        monkeypatch.setenv(name, value)
+    print_table(["name", "triples", "description"], [["fb15k-237", 272115, "a longer text than fits"]])
+    assert "fb15k-237  272,115  a longer text than fits" in capsys.readouterr().out
