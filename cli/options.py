@@ -160,7 +160,8 @@ def opened(out: Path | None) -> Iterator[TextIO]:
 def out_option(description: str, folder: bool = True, default: str | None = None, required: bool = False) -> Callable:
     """Adds --out: the folder or file that is written."""
     kind, metavar = (OUT_FOLDER, "DIR") if folder else (OUT_FILE, "FILE")
-    return cloup.option("--out", type=kind, metavar=metavar, default=default, required=required, help=description)
+    chosen: dict[str, Any] = {"required": True} if required else {"default": default}  # None would count as given
+    return cloup.option("--out", type=kind, metavar=metavar, help=description, **chosen)
 
 
 jobs_option = cloup.option("--jobs", type=COUNT, default=1, help="Trainings at a time.")

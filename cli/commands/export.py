@@ -41,6 +41,8 @@ def export(run: Path, out: Path, **options: Any) -> None:
 
     TensorFlow Serving, C++ and Python load the export without jobi-tf and query it by name. Its MODEL_CARD.md
     describes the model, its quality and its signatures, with example requests.
+    A pool of runs, or of a run and rules, cannot be exported; `jobi-tf merge` makes one run of several that have the
+    same scorer.
     """
     trained = open_run(run)
     from jobi_tf.export import export_run

@@ -24,7 +24,7 @@ def neighbors(context: click.Context, values: tuple[str, ...], run: Path | None,
     """
     expected = "ENTITY" if run else "RUN and ENTITY"
     if len(values) != (1 if run else 2):
-        raise click.UsageError(f"Expected {expected}, got {len(values)} values.", context)
+        raise click.UsageError(f"Expected {expected}, got {' '.join(values) or 'nothing'}.", context)
     found = open_run(run or RUN.convert(values[0], None, context)).nearest(values[-1], k)
     if as_json:
         print_json([row._asdict() for row in found])

@@ -97,7 +97,7 @@ def export_run(
         warmup: write the requests that a server computes when it loads the version.
 
     Raises:
-        UsageError: an option is out of range, or the version exists.
+        UsageError: an option is out of range, the version exists, or the folder is that of a run.
         DataError: `candidates` cannot be read, or holds an unknown name or none.
         JobiError: the model's weights are not finite.
 
@@ -111,6 +111,11 @@ def export_run(
         raise UsageError(f"expected dtype to be one of {', '.join(DTYPES)}, got {dtype!r}")
     if not 1 <= top_k <= MAX_TOP_K:
         raise UsageError(f"expected top_k from 1 to {MAX_TOP_K:,}, got {top_k}")
+    if (folder / "config.yaml").exists():
+        raise UsageError(
+            f"expected a folder for exports, but {folder} is that of a run; a pool of runs cannot be exported, "
+            "but `jobi-tf merge` makes one run of several that have the same scorer"
+        )
     version = choose_version(folder, version)
     ids = None if candidates is None else run.graph.entities.ids_in_file(Path(candidates))
     _check_weights(run.model, dtype)

@@ -22,6 +22,11 @@ def test_summary_and_next_command(run, call, tmp_path):
     assert [name.decode() for name in answer["tail"].numpy()[0]] == [x.entity for x in expected]
 
 
+def test_nothing_is_exported_into_a_run(run, call):
+    assert "jobi-tf merge" in call("export", run, run, status=2).stderr  # who wants to export a pool writes this
+    assert not (run / "1").exists()
+
+
 def test_every_option(run, call, tmp_path):
     names = tmp_path / "names.txt"
     names.write_text("town 1\ntown 2\ntown 3\n")

@@ -17,6 +17,11 @@ def test_neighbors_are_those_of_the_run(run, call):
     assert call("neighbors", run, status=2).stderr
 
 
+@pytest.mark.parametrize("command", ["convert", "merge"])
+def test_what_writes_a_file_needs_its_name(run, call, command):
+    assert "--out" in call(command, run, status=2).stderr
+
+
 def test_explain_prints_scores_ranks_and_evidence(run, call):
     found = json.loads(call("explain", run, *TRIPLE, "--json").stdout)
     assert found["scores"]["triple"] == pytest.approx(jobi_tf.load_run(run).score([TRIPLE[1::2]])[0], rel=1e-5)
