@@ -229,7 +229,7 @@ class TrainConfig(BaseModel):
             raise UsageError(f"expected {expected}, got {getattr(self, name)}: {reason}")
         for name, reason in self.without_effect().items():
             if name in self.model_fields_set:
-                raise UsageError(f"{name} has no effect here: {reason}; remove it, got {getattr(self, name)}")
+                raise UsageError(f"{name} {getattr(self, name)} has no effect here: {reason}; remove it")
 
     def _contradictions(self) -> Iterator[tuple[str, str, str]]:
         """Yields settings that are refused: the name, what is expected of it, and the reason."""
