@@ -155,7 +155,7 @@ def _local(path: Path, columns: Columns, split: str | None, seed: int, name: str
         return key, lambda: reading.read_and_split(path, shares, seed, columns)
     if path.exists():
         raise DataError(f"expected a file or a folder, got {name}, which is neither")
-    if len(path.parts) > 1:
+    if len(path.parts) > 1 or name.startswith("."):  # such as ./facts, which is Path("facts")
         raise UsageError(f"expected a folder or a file of triples at {name}, found nothing there")
     near = get_close_matches(name.casefold().replace("_", "-"), NAMES, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""

@@ -179,7 +179,7 @@ class TrainConfig(BaseModel):
             # A key that is not a string, such as `1:` in YAML, is an unknown setting too.
             return cls(**{str(k): os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in settings.items()})
         except ValidationError as error:
-            raise UsageError(f"{where}: {_explain(error, cls)}") from None
+            raise UsageError(f"{where}: {_explain(error, cls)}".removeprefix(": ")) from None
 
     @property
     def shared(self) -> bool:

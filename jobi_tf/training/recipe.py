@@ -24,7 +24,7 @@ class Recipe(SettingsFile):
         for name in ("dataset", "recipe", "run_dir"):
             if name in settings:
                 raise ValueError(f"expected no {name} in a recipe")
-        config = TrainConfig.create({"dataset": "any"} | settings)
+        config = TrainConfig.create({"dataset": "any"} | settings, "")
         config.check()
         return {name: getattr(config, name) for name in settings}
 

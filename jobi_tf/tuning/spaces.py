@@ -140,7 +140,7 @@ class Space(SettingsFile):
             if name in settings:
                 reason = "each trial has a folder of its own, metric is the monitor, and all settings are written out"
                 raise ValueError(f"expected no {name}: {reason}")
-        checked = TrainConfig.create({"dataset": "any"} | settings)
+        checked = TrainConfig.create({"dataset": "any"} | settings, "")
         if checked.eval_every == 0:
             raise ValueError("expected eval_every above 0: trials are compared by rankings of the validation split")
         return {name: getattr(checked, name) for name in settings}
@@ -290,4 +290,4 @@ class Space(SettingsFile):
 
 def _valid(name: str, value: Any) -> Any:
     """Returns a value as `TrainConfig` has it."""
-    return getattr(TrainConfig.create({"dataset": "any", name: value}, name), name)
+    return getattr(TrainConfig.create({"dataset": "any", name: value}, ""), name)
