@@ -25,7 +25,7 @@ COMMANDS = {
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
     "neighbors": "Find the entities that are most similar to one.",
-    "explain": "Show what speaks for a triple.",
+    "explain": "Show the evidence for a triple.",
     "complete": "List the most likely triples that the graph lacks.",
     "plot": "Draw curves, a map of the entities and ranks by relation.",
     "convert": "Write embeddings for other programs.",

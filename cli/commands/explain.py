@@ -54,7 +54,7 @@ def _print(found: "Explanation") -> None:
         cells = [[x.path, f"{x.confidence:.0%}", x.support] for x in found.paths]
         print_table(["path from head to tail", "confidence", "pairs"], cells)
     else:
-        click.echo("no path of one or two steps from head to tail speaks for it")
+        click.echo("no path of one or two steps from head to tail is evidence for it")
     click.echo()
     if found.similar:
         columns = ("similar training triples: head", "tail", "similarity")

@@ -49,7 +49,7 @@ def reproduce(
     tables_only: bool,
     list_: bool,
 ) -> None:
-    """Run experiments of the paper and others, and write their tables, the paper's figures beside ours.
+    """Run experiments of the paper and others, and write tables with the paper's results beside ours.
 
     EXPERIMENT is one of those that --list shows, all, or a YAML file. Complete runs are only read, interrupted ones
     continued, missing ones trained. Writes NAME.md, NAME.csv and NAME.png.

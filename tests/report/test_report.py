@@ -283,7 +283,7 @@ def test_limit_ranks_a_sample_that_is_the_same_for_all(paths, tmp_path, call):
     assert str(tmp_path / "page.html") in result.stdout
     text = " ".join((tmp_path / "page.html").read_text(encoding="utf-8").split())
     assert "Filtered ranks of 9 of the 25 triples, a random sample, on both sides, among 30 entities" in text
-    assert "Choose no settings by these figures" in text
+    assert "Do not choose settings by these results" in text
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
