@@ -237,3 +237,13 @@ def test_settings_and_the_package_are_light():
     code += "print({'tensorflow', 'keras', 'grpc', 'uvicorn', 'starlette'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_the_server_does_not_import_keras(tmp_path):
+    """Which takes as long as TensorFlow itself."""
+    command = [sys.executable, "-X", "importtime", "-m", "jobi_tf.cli", "serve", str(tmp_path)]
+    done = subprocess.run([*command, "--rest-port", "0", "--grpc-port", "0"], capture_output=True, text=True)
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 1
+    assert "jobi_tf.serving.server" in modules
+    assert not {"keras", "keras.src", "sklearn", "matplotlib"} & modules
