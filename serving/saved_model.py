@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from jobi_tf.errors import DataError
@@ -146,6 +147,8 @@ class SavedModel:
     def __init__(self, folder: Path, threads: Executor, metrics: Metrics) -> None:
         config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=-1)  # a batch is computed in one thread
         config.gpu_options.allow_growth = True
+        # A second pass over the graphs takes as long as the first and makes nothing faster.
+        config.graph_options.rewrite_options.meta_optimizer_iterations = RewriterConfig.ONE
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
             with self._session.graph.as_default():
@@ -164,7 +167,7 @@ class SavedModel:
             raise DataError(f"expected a SavedModel in {folder}: {reason}") from error
 
     def _warm_up(self, path: Path) -> None:
-        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+        for record in tf.compat.v1.io.tf_record_iterator(str(path)):
             request = PredictionLog.FromString(record).predict_log.request
             signature = self.signatures[request.model_spec.signature_name or "serving_default"]
             inputs = {key: tf.make_ndarray(tensor) for key, tensor in request.inputs.items()}
