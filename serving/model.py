@@ -35,7 +35,7 @@ class Version:
     state: str = "START"  # as in TensorFlow Serving's `ModelVersionStatus`
     error: str = ""  # why it cannot be served
     model: SavedModel | None = None  # while it is in memory
-    names: dict[str, NameList] = field(default_factory=dict)  # by kind, read when they are needed first
+    names: dict[str, asyncio.Task[NameList]] = field(default_factory=dict)  # by kind, read when they are needed first
     requests: int = 0  # that use the version
 
     @contextmanager

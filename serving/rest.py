@@ -131,11 +131,13 @@ class RestApp:
         if kind not in FILES or not (limit.isdecimal() and 1 <= int(limit) <= 1000):
             raise invalid(f"expected kind=entity or kind=relation, and a limit from 1 to 1000, got {query}")
         if kind not in version.names:
-            try:
-                version.names[kind] = await asyncio.to_thread(NameList, version.folder / FILES[kind])
-            except DataError as error:
-                raise ServingError(StatusCode.NOT_FOUND, f"the export has no list of names ({FILES[kind]})") from error
-        return JSONResponse({"names": version.names[kind].search(query.get("prefix", ""), int(limit))})
+            reading = asyncio.to_thread(NameList, version.folder / FILES[kind])
+            version.names[kind] = asyncio.create_task(reading)  # requests that come meanwhile wait for it
+        try:
+            names = await asyncio.shield(version.names[kind])
+        except DataError as error:
+            raise ServingError(StatusCode.NOT_FOUND, f"the export has no list of names ({FILES[kind]})") from error
+        return JSONResponse({"names": names.search(query.get("prefix", ""), int(limit))})
 
 
 class Body:

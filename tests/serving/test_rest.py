@@ -4,12 +4,16 @@ import base64
 import json
 import socket
 import threading
+import tracemalloc
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from jobi_tf.serving import rest
+from jobi_tf.serving.names import NameList
+from tests.serving.conftest import eventually, running
 
 TRIPLES = [("entity 3", "relation 1", "entity 4"), ("entity 29", "relation 0", "entity 0")]
 LOWEST = float(np.finfo(np.float32).min)
@@ -222,6 +226,37 @@ def test_names(server, tiny):
     assert sorted(names("", "relation")) == [f"relation {i}" for i in range(4)]
     assert names("1", "relation") == ["relation 1"]
     assert names("nobody") == names("%0A") == []
+
+
+def test_a_list_of_names_is_read_once(first, monkeypatch):
+    """Requests that arrive while it is read wait for it."""
+    read, go = [], threading.Event()
+
+    def slow(path):
+        read.append(path)
+        assert go.wait(20)
+        return NameList(path)
+
+    monkeypatch.setattr(rest, "NameList", slow)
+    with running(first) as server, ThreadPoolExecutor(4) as threads:
+        answers = [threads.submit(server.send, "/v1/models/tiny/names?kind=entity&prefix=entity") for _ in range(4)]
+        eventually(lambda: read)
+        assert server.send("/healthz")[0] == 200
+        go.set()
+        assert {answer.result()[0] for answer in answers} == {200}
+    assert len(read) == 1
+
+
+def test_a_list_of_names_is_small(tmp_path):
+    """It takes no more than 30 bytes for a name beside the text of the file."""
+    path = tmp_path / "entities.tsv"
+    path.write_text("id\tname\ttriples\n" + "".join(f"{i}\tÜbung {i}\t{i % 7}\n" for i in range(20_000)), "utf-8")
+    tracemalloc.start()
+    names = NameList(path)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert names.search("ÜBUNG 1999", 3) == ["Übung 19991", "Übung 19998", "Übung 19990"]
+    assert size < 2 * path.stat().st_size + 30 * 20_000
 
 
 def test_large_answers_are_written_while_others_are_answered(server, monkeypatch):
