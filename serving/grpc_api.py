@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from grpc import StatusCode
+from tensorflow.core.framework.types_pb2 import DataType
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse, SignatureDefMap
 from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse, ModelVersionStatus
 from tensorflow_serving.apis.model_service_pb2_grpc import ModelServiceServicer
@@ -140,7 +141,8 @@ class Services(PredictionServiceServicer, ModelServiceServicer):
         spec = signature.inputs.get(key)
         if spec is None or tensor.dtype != spec.dtype.as_datatype_enum:
             wanted = ", ".join(f"{name} of {x.dtype.name}" for name, x in signature.inputs.items())
-            raise invalid(f"expected the inputs {wanted}, got {key!r} of type {tensor.dtype}")
+            got = DataType.Name(tensor.dtype) if tensor.dtype in DataType.values() else tensor.dtype
+            raise invalid(f"expected the inputs {wanted}, got {key!r} of type {got}")
         sizes = [dim.size for dim in tensor.tensor_shape.dim]
         if min(sizes, default=-1) < 0 or not fits(sizes, spec):
             raise invalid(f"expected shape {spec.shape} for the input {key!r}, got {sizes}")

@@ -184,7 +184,7 @@ def _value_schema(spec: tf.TensorSpec) -> schema.CoreSchema:
     made: schema.CoreSchema
     if spec.dtype == tf.string:
         base64_object = schema.no_info_after_validator_function(_decode, _object({"b64": schema.str_schema()}))
-        made = schema.union_schema([schema.str_schema(), base64_object])
+        made = schema.union_schema([schema.str_schema(), base64_object], custom_error_type="string_type")
     elif spec.dtype == tf.bool:
         made = schema.bool_schema()
     elif spec.dtype.is_integer:

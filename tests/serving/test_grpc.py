@@ -134,6 +134,11 @@ def test_rejected_inputs(predict, change):
     assert code(predict, request(inputs)) == "INVALID_ARGUMENT"
 
 
+def test_an_error_names_the_type(predict):
+    with pytest.raises(grpc.RpcError, match="DT_INT32"):
+        predict(request(COLUMNS | {"head": [1, 2]}))
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

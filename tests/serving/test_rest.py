@@ -147,6 +147,10 @@ def test_rejected_bodies(server, case):
     assert 0 < len(answer["error"]) < 1100
 
 
+def test_an_error_names_the_value_as_the_body_does(server):
+    assert server.predict(REJECTED["number"])[1]["error"].startswith("instances.0.head: ")
+
+
 @pytest.mark.parametrize(
     "values",
     [
