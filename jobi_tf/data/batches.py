@@ -319,7 +319,7 @@ def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf
     order, within = stream(seed, "order of blocks"), stream(seed, "order in windows")
     full, rest = divmod(len(shards), shards.block)  # blocks, and the triples of one that is not full
     every = full + (rest > 0)
-    paths = tf.constant(shards.paths)
+    paths = tf.constant(shards.paths())
     firsts = tf.constant(np.cumsum([0, *shards.counts[:-1]]) // shards.block, tf.int64)  # first block of each file
 
     def block(number: tf.Tensor) -> tf.data.Dataset:

@@ -1,5 +1,6 @@
 """Training triples in files of fixed records, for graphs whose triples do not fit into memory."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from jobi_tf.errors import DataError
 
 RECORD = 12  # bytes of a triple: head, relation and tail, int32, little-endian
 BLOCK = 1024  # triples that are read together
@@ -54,14 +57,21 @@ class Shards:
         """Returns all triples in memory, as `numpy.ndarray.astype` does."""
         return np.asarray(self, dtype)
 
-    @property
     def paths(self) -> list[str]:
-        """The paths of the files."""
-        return [f"{self.folder}/{file}" for file in self.files]
+        """Returns the paths of the files.
+
+        Raises:
+            DataError: a file has another size than its triples.
+        """
+        paths = [f"{self.folder}/{file}" for file in self.files]
+        for path, count in zip(paths, self.counts, strict=True):
+            if (size := _size(path)) != count * RECORD:
+                raise DataError(f"{path}: expected {count * RECORD:,} bytes ({count:,} triples), got {size:,} bytes")
+        return paths
 
     def blocks(self, size: int = 2**20) -> Iterator[np.ndarray]:
         """Returns the triples in the order of the files, a few at a time: int32 [up to `size`, 3]."""
-        for path in self.paths:
+        for path in self.paths():
             with _open(path) as file:
                 while data := file.read(size * RECORD):
                     yield np.frombuffer(data, "<i4").reshape(-1, 3).astype(np.int32, copy=False)
@@ -73,6 +83,14 @@ def _open(path: str) -> Any:
     import tensorflow as tf  # takes seconds
 
     return tf.io.gfile.GFile(path, "rb")
+
+
+def _size(path: str) -> int:
+    if "://" not in path:
+        return os.path.getsize(path)
+    import tensorflow as tf  # takes seconds
+
+    return tf.io.gfile.stat(path).length
 
 
 def blocks(triples: np.ndarray | Shards, size: int = 2**20) -> Iterator[np.ndarray]:

@@ -10,7 +10,7 @@ from jobi_tf.data.shards import Shards, ShardWriter, blocks
 from jobi_tf.datasets import reading
 from jobi_tf.datasets.sharding import write_shards
 from jobi_tf.datasets.writing import write_text
-from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.errors import DataError, JobiError, UsageError
 from tests.graphs import named_graph, random_graph
 
 TRIPLES = np.arange(3 * 203, dtype=np.int32).reshape(-1, 3)
@@ -84,6 +84,17 @@ def test_a_graph_of_few_blocks(tmp_path, count):
     np.testing.assert_array_equal(np.sort(batch, 0), TRIPLES[:count])
 
 
+@pytest.mark.parametrize("size", [10, 12 * 8, 12 * 203])
+def test_a_shard_of_another_size_is_damaged(graph, size):
+    path = graph.train.paths()[1]
+    with open(path, "rb+") as file:
+        file.truncate(size)
+    with pytest.raises(DataError, match=path):
+        next(graph.train.blocks())
+    with pytest.raises(DataError, match=path):
+        training_batches(graph, 20, negatives=2)
+
+
 def test_negatives_that_are_triples_of_shards_are_ignored(graph):
     """Each relation has one head and one tail, so that biased negatives are the triple itself."""
     ((_, labels),) = training_batches(graph, 203, negatives=4, p=1.0, filter_negatives=True).take(1)
@@ -142,7 +153,7 @@ def test_a_graph_of_another_file_system(tmp_path):
     for _ in range(2):
         remote = jobi_tf.load_graph("ram://bucket/graph")
         assert remote.fingerprint == local.fingerprint
-        assert remote.train.paths[0].startswith("ram://bucket/graph/train-")
+        assert remote.train.paths()[0].startswith("ram://bucket/graph/train-")
         np.testing.assert_array_equal(streamed(remote, 3), streamed(local, 3))
     with pytest.raises(JobiError, match="ram://nothing"):
         jobi_tf.load_graph("ram://nothing")
