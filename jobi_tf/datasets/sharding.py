@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from jobi_tf.data.graph import Graph
@@ -76,17 +77,21 @@ def open_remote(url: str) -> Graph:
     """
     import tensorflow as tf  # takes seconds
 
-    folder = cache.graph_folder("remote-" + hashlib.sha256(url.encode()).hexdigest()[:16])
     try:
         meta = json.loads(tf.io.gfile.GFile(f"{url}/graph.json").read())
-        if folder.exists() and Graph.open(folder).fingerprint == meta["fingerprint"]:
-            return Graph.open(folder)
-        cache.make_folder(folder.parent)
-        with new_folder(folder) as beside:
-            for name in set(tf.io.gfile.listdir(url)) - set(meta["shards"]["files"]):
-                tf.io.gfile.copy(f"{url}/{name}", str(beside / name))
-            meta["shards"]["folder"] = url
-            (beside / "graph.json").write_text(json.dumps(meta), encoding="utf-8")
+        shards = meta["shards"] | {"folder": url}
+        key = "remote-" + hashlib.sha256(f"{url} {meta['fingerprint']}".encode()).hexdigest()[:16]
+        cache.make_folder(cache.home())
+        with TemporaryDirectory(prefix="tmp-", dir=cache.home()) as copied:
+
+            def build() -> Graph:
+                for name in set(tf.io.gfile.listdir(url)) - set(shards["files"]):
+                    tf.io.gfile.copy(f"{url}/{name}", f"{copied}/{name}")
+                Path(copied, "graph.json").write_text(json.dumps(meta | {"shards": shards}), encoding="utf-8")
+                return Graph.open(Path(copied))
+
+            return cache.open_or_build(key, build)[0]
     except tf.errors.OpError as error:
         raise JobiError(f"{url}: expected a graph in shards: {error.message}") from None
-    return Graph.open(folder)
+    except (ValueError, KeyError, TypeError) as error:
+        raise JobiError(f"{url}: expected a graph in shards, got another graph.json: {error}") from None

@@ -157,3 +157,21 @@ def test_a_graph_of_another_file_system(tmp_path):
         np.testing.assert_array_equal(streamed(remote, 3), streamed(local, 3))
     with pytest.raises(JobiError, match="ram://nothing"):
         jobi_tf.load_graph("ram://nothing")
+
+
+def test_a_graph_of_another_file_system_that_was_changed(tmp_path):
+    url = "ram://bucket/changed"
+    for seed in range(2):
+        write_text(random_graph(seed=seed), tmp_path / f"text{seed}")
+        local = write_shards(tmp_path / f"text{seed}", tmp_path / f"shards{seed}", 1)
+        for file in (tmp_path / f"shards{seed}").iterdir():
+            if seed:  # what is in memory would keep the end of a longer file
+                tf.io.gfile.remove(f"{url}/{file.name}")
+            tf.io.gfile.copy(str(file), f"{url}/{file.name}")
+        assert jobi_tf.load_graph(url).fingerprint == local.fingerprint
+    for text in ("{}", "[]", "no JSON"):
+        tf.io.gfile.remove(f"{url}/graph.json")
+        with tf.io.gfile.GFile(f"{url}/graph.json", "w") as file:
+            file.write(text)
+        with pytest.raises(JobiError, match=url):
+            jobi_tf.load_graph(url)
