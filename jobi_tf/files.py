@@ -25,26 +25,33 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".tmp-{os.getpid()}-{path.name}")
 
 
-def _name(error: OSError, path: Path) -> None:
-    """Names the path that was to be written, where the error names none, as on a full disk, or one beside it."""
-    if error.filename is None or _beside(path) in (written := Path(str(error.filename)), *written.parents):
-        error.filename = str(path)
+@contextmanager
+def _errors_of(path: Path, beside: Path) -> Iterator[None]:
+    """Names `path` in errors of what is written beside it, and in those that name no file, as for a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or Path(error.filename).is_relative_to(beside):
+            error.filename = str(path)
+        raise
 
 
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
     """Gives a path beside `path` to write to, which replaces `path` when all succeeded; else nothing stays behind."""
     beside = _beside(path)
+    before = beside.with_name(f"{beside.name}.before")  # a folder cannot be replaced, but moved away in no time
     try:
-        yield beside
-        if path.is_dir():
-            shutil.rmtree(path)
-        beside.replace(path)
-    except OSError as error:
-        _name(error, path)
-        raise
+        with _errors_of(path, beside):
+            yield beside
+            if path.is_dir():
+                path.rename(before)
+            beside.replace(path)
     finally:
-        shutil.rmtree(beside, ignore_errors=True) if beside.is_dir() else beside.unlink(missing_ok=True)
+        if before.exists() and not path.exists():
+            before.rename(path)
+        for left in (beside, before):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -58,12 +65,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
     beside = _beside(folder)
     shutil.rmtree(beside, ignore_errors=True)
     try:
-        beside.mkdir(parents=True)
-        yield beside
-        beside.rename(folder)
-    except OSError as error:
-        _name(error, folder)
-        raise
+        with _errors_of(folder, beside):
+            beside.mkdir(parents=True)
+            yield beside
+            beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
         with suppress(OSError):  # folders that hold something stay

@@ -1,4 +1,6 @@
 import errno
+import os
+from pathlib import Path
 
 import pytest
 
@@ -6,12 +8,40 @@ from jobi_tf.errors import UsageError
 from jobi_tf.files import check_new, new_folder, written_beside
 
 
-@pytest.mark.parametrize("writing", [written_beside, new_folder])
-def test_a_full_disk_names_what_was_to_be_written(tmp_path, writing):
-    path = tmp_path / "made" / "here"
-    with pytest.raises(OSError, match="No space") as failure, writing(path):
-        raise OSError(errno.ENOSPC, "No space left on device")
-    assert failure.value.filename == str(path)
+@pytest.mark.parametrize("writing", [new_folder, written_beside])
+@pytest.mark.parametrize("file", [None, "part"])
+def test_errors_name_what_was_to_be_written(tmp_path, writing, file):
+    def write() -> None:
+        with writing(tmp_path / "whole") as beside:
+            beside.mkdir(exist_ok=True)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(beside / file)] if file else []))
+
+    with pytest.raises(OSError, match="No space") as caught:
+        write()
+    assert caught.value.filename == str(tmp_path / "whole")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_folder_is_replaced_or_stays(tmp_path, monkeypatch, interrupted):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def write(text: str) -> None:
+        with written_beside(tmp_path / "model") as beside:
+            beside.mkdir()
+            (beside / "part").write_text(text)
+
+    write("old")
+    if interrupted:
+        monkeypatch.setattr(Path, "replace", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write("new")
+    else:
+        write("new")
+    assert (tmp_path / "model" / "part").read_text() == ("old" if interrupted else "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
 
 
 def test_new_folders_are_absent_or_empty(tmp_path):
