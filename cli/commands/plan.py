@@ -77,7 +77,8 @@ def plan(
 
 def _print_plan(result: "Plan") -> None:
     rows = [(part, f"{size / 2**30:.2f}") for part, size in asdict(result.memory).items()]
-    print_table(("memory of a device", "GB"), [*rows, ("peak", f"{result.memory.total / 2**30:.2f}")])
+    title = "memory of a device" if result.strategy != "parameter-server" else "memory without servers"
+    print_table((title, "GB"), [*rows, ("peak", f"{result.memory.total / 2**30:.2f}")])
     click.echo()
     step, config = result.step, result.settings
     rows = [
@@ -93,4 +94,5 @@ def _print_plan(result: "Plan") -> None:
     if result.epoch_seconds is not None:
         click.echo(f"\nepoch    {result.steps:,} steps, about {duration(result.epoch_seconds)}")
     click.echo(f"strategy {result.strategy}, --optimizer {config.optimizer} --table-dtype {config.table_dtype}")
-    click.echo(f"         {' '.join(result.advice)}")
+    for sentence in result.advice:
+        click.echo(f"         {sentence}")

@@ -103,8 +103,9 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
     weights = [(rows * width * size, _slots(config.optimizer, width)) for rows, width, size in tables.sizes]
     return Memory(
         RUNTIME,
-        sum(size for size, _ in weights) // max(1, servers),
-        0 if servers else round(sum(size * slots for size, slots in weights)),
+        # The devices that a CPU is split into have a copy each, in the same memory.
+        config.logical_devices * sum(size for size, _ in weights) // max(1, servers),
+        0 if servers else round(config.logical_devices * sum(size * slots for size, slots in weights)),
         0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
         0 if servers else max(size for size, _ in weights),
@@ -117,7 +118,7 @@ def _graph(graph: Graph) -> int:
     size = BYTES_PER_NAME * graph.num_entities
     for triples in graph.splits.values():
         if isinstance(triples, Shards):
-            size += 2 * BYTES_PER_STREAMED * triples.block * triples.window
+            size += 2 * BYTES_PER_STREAMED * min(len(triples), triples.block * triples.window)
         else:
             size += BYTES_PER_TRIPLE * len(triples)
     return size + (0 if graph.seen is None else BYTES_PER_PAIR * len(graph.seen[1]))

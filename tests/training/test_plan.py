@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from jobi_tf.datasets.sharding import write_shards
 from jobi_tf.errors import UsageError
 from jobi_tf.training.assembly import build_model, completed
 from jobi_tf.training.config import TrainConfig
@@ -34,6 +35,15 @@ def test_the_tables_take_what_the_model_and_its_optimizer_have(name, model):
     assert estimated.embeddings == sum(sizes[0])
     # The core of TuckER has a number for each of its rows, and rows of 16 bits have one of 32: the estimate is less.
     assert estimated.optimizer == pytest.approx(sum(sizes[1][2:]), abs=4 * graph.num_entities if dtype else 48)
+
+
+def test_the_memory_of_a_split_cpu_and_of_few_triples_in_shards(tmp_path):
+    graph = random_graph(train=180)
+    config = completed(TrainConfig(dataset="x"), graph)
+    one, two = (memory(config.replace(logical_devices=count), graph) for count in (1, 2))
+    assert (two.embeddings, two.optimizer) == (2 * one.embeddings, 2 * one.optimizer)
+    graph.save(tmp_path / "graph")
+    assert memory(config, write_shards(tmp_path / "graph", tmp_path / "shards", 2)).graph < 2**20
 
 
 def test_a_step_touches_the_distinct_rows_of_a_batch():
