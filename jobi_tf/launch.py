@@ -135,18 +135,19 @@ def _first_to_fail(tasks: list[_Task], servers: bool) -> _Task | None:
 
 @contextmanager
 def _forwarded(chief: subprocess.Popen) -> Iterator[set[int]]:
-    """Passes SIGINT and SIGTERM on to the chief, which ends as a training that is interrupted does; yields those sent.
+    """Passes SIGINT, SIGTERM and SIGHUP on to the chief, which ends as one process does; yields those sent.
 
     The others wait for it in their next step, and are ended after it: it may need them to complete its own step.
+    Signals that are ignored, as SIGHUP is by `nohup`, stay ignored.
     """
-
     received: set[int] = set()
 
     def forward(number: int, frame: object) -> None:
         received.add(number)
         chief.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    before = {x: signal.signal(x, forward) for x in numbers if signal.getsignal(x) is not signal.SIG_IGN}
     try:
         yield received
     finally:

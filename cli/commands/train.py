@@ -120,6 +120,8 @@ class _Display:
 
     def interruption(self) -> str:
         """Returns how to resume."""
+        from jobi_tf.workers import has_servers, has_workers
+
         if self.training is None:
             return "Interrupted before training began."
         folder = self.training.folder
@@ -127,7 +129,9 @@ class _Display:
             return f"Interrupted before the first checkpoint: there is nothing to resume in {folder.path}."
         state = folder.read_state(folder.checkpoints()[-1])
         kept = f"epoch {state['epoch']}" + (f" and {state['step']:,} steps" if state["step"] else "")
-        return f"Interrupted; {kept} saved. Resume with:\n  jobi-tf train --resume {_quoted(folder.path)}"
+        several = has_servers(self.training.strategy) or has_workers(self.training.strategy)
+        how = "Resume by starting all processes again with" if several else "Resume with"
+        return f"Interrupted; {kept} saved. {how}:\n  jobi-tf train --resume {_quoted(folder.path)}"
 
     def print_result(self) -> None:
         """Prints the best epoch on stdout, and the commands that may follow on stderr."""

@@ -97,8 +97,19 @@ class Cluster(BaseModel):
 
 
 def _cluster(config: TrainConfig) -> Cluster | None:
-    """Returns what `TF_CONFIG` describes, if the strategy is for several processes or chosen by it."""
-    return None if config.strategy in ("one", "mirrored") else Cluster.of_environment()
+    """Returns what `TF_CONFIG` describes.
+
+    Raises:
+        UsageError: it cannot be used, or names several workers although the strategy is for one process.
+    """
+    cluster = Cluster.of_environment()
+    if cluster and cluster.size > 1 and config.strategy in ("one", "mirrored"):
+        # Each process would train by itself, all into the same folder.
+        raise UsageError(
+            f"expected the strategy auto, multi-worker or parameter-server with the {cluster.size} workers of the "
+            f"environment variable TF_CONFIG, got {config.strategy}"
+        )
+    return cluster
 
 
 def number_of_servers(config: TrainConfig) -> int:

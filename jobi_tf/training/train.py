@@ -28,7 +28,7 @@ from jobi_tf.training.recipe import AUTO, with_recipe
 from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training
 from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder
-from jobi_tf.training.storage import has_weights, load_model, read_weights, save_bare_model
+from jobi_tf.training.storage import load_model, read_weights, save_bare_model
 from jobi_tf.training.warm_start import use_entity_vectors, warm_start
 from jobi_tf.workers import by_chief_alone, has_servers, is_chief, wait_for_workers
 
@@ -142,16 +142,17 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     """
     folder = RunFolder(Path(run_dir))
     before = folder.read_config()
+    config, servers_before = before.replace(**changes), before.strategy == "parameter-server"
+    if servers_before != bool(number_of_servers(config)):
+        raise UsageError(
+            f"expected {'parameter servers' if servers_before else 'no parameter servers'} to resume {folder.path}: "
+            "a run with servers cannot be resumed without them, nor one without them with servers"
+        )
+    # In a worker that starts again this does not return. Only the chief may list checkpoints, while none are written.
+    config = with_servers(config.replace(run_dir=str(folder.path)))
     checkpoints = folder.checkpoints()
     if not checkpoints:
         raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
-    config = before.replace(**changes)
-    if has_weights(checkpoints[-1]) != bool(number_of_servers(config)):
-        raise UsageError(
-            f"expected {'parameter servers' if has_weights(checkpoints[-1]) else 'no parameter servers'} to resume "
-            f"{folder.path}: a run with servers cannot be resumed without them, nor one without them with servers"
-        )
-    config = with_servers(config.replace(run_dir=str(folder.path)))
     for name in changes:
         if name not in MAY_CHANGE_ON_RESUME and getattr(config, name) != getattr(before, name):
             raise UsageError(

@@ -176,12 +176,13 @@ def test_killed_servers_are_recovered_from_the_checkpoint(umls, tmp_path, optimi
     assert max(np.diff(losses)) < 0.02  # as much as it rises by chance
 
 
-def test_workers_that_are_ended_while_they_start_leave_nothing_to_resume(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_workers_that_are_ended_while_they_start_leave_nothing_to_resume(tmp_path, number):
     process = start("--dataset", "world", "--run-dir", tmp_path / "run")
     while len(psutil.Process(process.pid).children()) < 2:
         time.sleep(0.02)
     time.sleep(0.2)  # until `launch` passes signals on
-    process.terminate()
+    process.send_signal(number)
     _, words = process.communicate(timeout=60)
     assert process.returncode == 130
     assert words.strip() == "Interrupted."
@@ -236,6 +237,8 @@ CHIEF = task("chief", 0, chief=1, worker=1, ps=1)
         (WORKER, ("--devices", "0"), "devices"),
         (WORKER, ("--table-dtype", "bfloat16"), "table_dtype"),
         (WORKER, (), "run_dir"),
+        (WORKER, ("--strategy", "one"), "TF_CONFIG"),
+        (CHIEF, ("--strategy", "mirrored"), "TF_CONFIG"),
         (task("worker", 0, worker=1), ("--strategy", "multi-worker"), "TF_CONFIG"),
         (None, ("--strategy", "multi-worker"), "TF_CONFIG"),
         (None, ("--strategy", "one", "--logical-devices", 2), "logical_devices"),
