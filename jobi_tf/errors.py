@@ -39,7 +39,10 @@ def explain(error: Exception) -> str | None:
         return None
     from tensorflow import errors
 
-    message = re.sub(r"\{\{.*?\}\} |\[Op:.*?\]", "", str(error)).strip().split("\n")[0].strip()
+    text = str(error)
+    if text.startswith("Graph execution error"):  # then some lines on where the node was made
+        text = re.split(r"\n\n|<stack traces unavailable>", text)[-1]
+    message = re.sub(r"\{\{.*?\}\} |\[Op:.*?\]", "", text).strip().split("\n")[0].strip()
     if isinstance(error, errors.ResourceExhaustedError):
         return f"out of memory: {message}" if "OOM" in message else message
     return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None

@@ -31,7 +31,7 @@ def _errors_of(path: Path, beside: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None or Path(error.filename).is_relative_to(beside):
+        if error.filename is None or Path(str(error.filename)).is_relative_to(beside):
             error.filename = str(path)
         raise
 

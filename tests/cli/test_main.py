@@ -4,6 +4,7 @@ import sys
 import click
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jobi_tf
 from jobi_tf.cli import main
@@ -109,6 +110,19 @@ def test_failures_are_one_sentence_and_a_status(call, monkeypatch, error, status
     stderr = call("data", "list", status=status).stderr
     assert word in stderr
     assert len(stderr.strip().splitlines()) <= 1
+
+
+@pytest.mark.parametrize("where", ['  File "a.py", line 1, in f\n\n', "<stack traces unavailable>\n"])
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        ("a/b.data; No space left on device", "a/b.data; No space left on device"),
+        ("OOM when allocating a tensor", "out of memory: OOM when allocating a tensor"),
+    ],
+)
+def test_errors_of_graphs_are_one_sentence(where, reason, sentence):
+    text = "Graph execution error:\n\nDetected at node A defined at (most recent call last):\n" + where + reason
+    assert main.explain(tf.errors.ResourceExhaustedError(None, None, text + "\n\t [[{{A}}]]")) == sentence
 
 
 def test_tracebacks_of_faults_and_on_request(call, monkeypatch):
