@@ -1,5 +1,7 @@
 """Models in files: `.keras` files, and checkpoints of TensorFlow, which parameter servers write and read in parts."""
 
+import os
+import re
 import tempfile
 import zipfile
 import zlib
@@ -22,7 +24,12 @@ def save_model(model: JoBi, path: Path) -> None:
     one.
     """
     with written_beside(path) as beside, tempfile.TemporaryDirectory(prefix=".tmp-", dir=path.parent) as folder:
-        model.save(folder, zipped=False)
+        try:
+            model.save(folder, zipped=False)
+        except RuntimeError as error:  # from HDF5, when it closes a file on a full disk
+            if number := re.search(r"errno = (\d+)", str(error)):
+                raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+            raise
         with zipfile.ZipFile(beside, "w") as archive:
             for file in sorted(Path(folder).glob("*.*")):
                 archive.write(file, file.name)

@@ -1,10 +1,12 @@
 import shutil
 
+import keras
 import numpy as np
 import pytest
 
 import jobi_tf
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.training.storage import save_model
 from tests.graphs import random_graph
 from tests.models.oracles import oracle_scores
 
@@ -80,6 +82,19 @@ def test_a_damaged_model_is_an_error(run, tmp_path):
     (damaged / "model.keras").write_bytes(b"junk")
     with pytest.raises(DataError, match=r"model.keras"):
         jobi_tf.load_run(damaged)
+
+
+def test_a_full_disk_while_a_model_is_written_is_an_error_of_its_file(run, tmp_path, monkeypatch):
+    """As HDF5 reports it when it closes a file."""
+
+    def close(*_: object, **__: object) -> None:
+        raise RuntimeError("failed (file write failed, errno = 28, error message = 'No space left on device', buf = 0)")
+
+    monkeypatch.setattr(keras.Model, "save", close)
+    with pytest.raises(OSError, match="No space") as caught:
+        save_model(run.model, tmp_path / "model.keras")
+    assert caught.value.filename == str(tmp_path / "model.keras")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_moved_run_opens(run, tmp_path):
