@@ -1,7 +1,9 @@
 """Devices and workers, and the strategy that trains on them."""
 
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +69,11 @@ class Cluster(BaseModel):
         return cluster
 
     @property
+    def address(self) -> str:
+        """Host and port of this process."""
+        return getattr(self.cluster, self.task.type)[self.task.index]
+
+    @property
     def size(self) -> int:
         """The number of workers, the chief included."""
         return len(self.cluster.chief) + len(self.cluster.worker)
@@ -81,8 +88,7 @@ class Cluster(BaseModel):
         try:
             tf.distribute.Server(tf.train.ClusterSpec(addresses), self.task.type, self.task.index)
         except tf.errors.OpError as error:
-            own = addresses[self.task.type][self.task.index]
-            raise JobiError(f"cannot serve at {own} of TF_CONFIG: {_sentence(error)}") from None
+            raise JobiError(f"cannot serve at {self.address} of TF_CONFIG: {_sentence(error)}") from None
         host, _, port = self.cluster.chief[0].rpartition(":")
         seen, connected = 0.0, False
         while not connected or time.monotonic() - seen < SECONDS_WITHOUT_CHIEF:
@@ -222,20 +228,39 @@ def _parameter_server() -> tf.distribute.Strategy:
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     servers = resolver.cluster_spec().num_tasks("ps")
     partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(SMALLEST_PART, servers)
-    try:
+    with _connecting():
         return tf.distribute.ParameterServerStrategy(resolver, partitioner)
-    except tf.errors.OpError as error:
-        raise JobiError(f"cannot connect to the workers and servers of TF_CONFIG: {_sentence(error)}") from None
 
 
 def _multi_worker(config: TrainConfig) -> tf.distribute.Strategy:
     _check_cluster(config)
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        with _connecting():
+            return tf.distribute.MultiWorkerMirroredStrategy()
     except RuntimeError as error:
         raise UsageError(f"expected several workers to begin before TensorFlow is used: {_sentence(error)}") from None
+
+
+@contextmanager
+def _connecting() -> Iterator[None]:
+    """Lets Ctrl-C end this process while TensorFlow waits for others, and gives SIGTERM its handler back after that.
+
+    Python would handle Ctrl-C when all are there, and TensorFlow 2.21 takes SIGTERM for itself.
+
+    Raises:
+        JobiError: there is no connection.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    try:
+        yield
     except tf.errors.OpError as error:
-        raise JobiError(f"cannot connect to the other workers of TF_CONFIG: {_sentence(error)}") from None
+        cluster = Cluster.of_environment()
+        own = f"{cluster.address} " if cluster else ""
+        raise JobiError(f"cannot connect {own}to the other processes of TF_CONFIG: {_sentence(error)}") from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # Errors that another process cannot cause by ending.

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ import keras
 import numpy as np
 import psutil
 import pytest
+
+from jobi_tf.launch import _free_ports
 
 from .conftest import rows
 
@@ -96,10 +99,11 @@ def test_two_workers_end_as_one_process_after_a_kill(umls, call, tmp_path):
 
 
 @pytest.mark.slow
-def test_interrupted_workers_resume_to_the_same_end(umls, call, tmp_path):
+@pytest.mark.parametrize(("number", "target"), [(signal.SIGINT, None), (signal.SIGTERM, 0)])
+def test_interrupted_workers_resume_to_the_same_end(umls, call, tmp_path, number, target):
     one, two = tmp_path / "one", tmp_path / "two"
     call("train", "-q", "--dataset", "umls", *OPTIONS, "--run-dir", one)
-    status, words = stop(two, 2, signal.SIGINT, None, "--dataset", "umls", *OPTIONS, "--run-dir", two)
+    status, words = stop(two, 2, number, target, "--dataset", "umls", *OPTIONS, "--run-dir", two)
     assert status == 130
     assert words.endswith(f"\n  jobi-tf train --resume {two}\n")
     launch("-q", "--resume", two)
@@ -186,6 +190,25 @@ def test_workers_that_are_ended_while_they_start_leave_nothing_to_resume(tmp_pat
     _, words = process.communicate(timeout=60)
     assert process.returncode == 130
     assert words.strip() == "Interrupted."
+
+
+def test_a_worker_that_waits_for_others_can_be_ended(tmp_path):
+    ports = _free_ports(2)
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+    environment = {**os.environ, "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})}
+    command = [sys.executable, "-m", "jobi_tf.cli", "train", "--dataset", "world", "--run-dir", tmp_path / "run"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, start_new_session=True)
+    try:
+        while True:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", ports[0])):
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == -signal.SIGINT
+    finally:
+        process.kill()
+        process.communicate()
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_all_workers_reject_is_one_sentence(tmp_path):
