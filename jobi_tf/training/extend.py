@@ -7,9 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from jobi_tf.data.batches import number_of_queries
 from jobi_tf.data.graph import Graph, columns_of
 from jobi_tf.data.negatives import Negatives, NegativeSampler
-from jobi_tf.data.occurrences import HEAD, TAIL, Csr, Occurrences, column
+from jobi_tf.data.occurrences import HEAD, TAIL, Csr, Occurrences, column, find, triple_keys
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError, check_at_least
 from jobi_tf.models.jobi import JoBi
@@ -62,8 +63,8 @@ def extend(
         table[new] = _first_vectors(table, Occurrences.of_graph(run.graph), ids, new)
         model.entities.table.assign(table)
         _fit(model, run.config, graph, ids, new, steps, learning_rate)
-    splits = {name: rows for name, rows in graph.splits.items() if name != SPLIT}
-    graph = Graph(graph.name, graph.entities, graph.relations, splits, weights=graph.weights)
+    splits, weights = ({k: v for k, v in x.items() if k != SPLIT} for x in (graph.splits, graph.weights))
+    graph = Graph(graph.name, graph.entities, graph.relations, splits, weights=weights)
     return Run(None, run.config, graph, model)
 
 
@@ -78,14 +79,20 @@ def _extended_graph(graph: Graph, triples: Sequence[tuple[str, str, str]]) -> tu
     missing = np.setdiff1d(ids[:, 1], graph.train[:, 1])
     if len(missing):
         raise DataError(f"expected relations that occur in training, got {graph.relations[missing[0]]!r}")
-    given = dict.fromkeys(map(tuple, ids.tolist()))
-    ids, arrays = np.array([*given], np.int32), {name: np.asarray(rows) for name, rows in graph.splits.items()}
-    others = {name: np.array([tuple(x) not in given for x in rows.tolist()], bool) for name, rows in arrays.items()}
+    ids = np.array([*dict.fromkeys(map(tuple, ids.tolist()))], np.int32)
+
+    def keys(triples: np.ndarray) -> np.ndarray:
+        head, relation, tail = triples.astype(np.int64).T
+        return triple_keys(head, relation, tail, len(entities), graph.num_relations)
+
+    given, arrays = np.sort(keys(ids)), {name: np.asarray(rows) for name, rows in graph.splits.items()}
+    others = {name: ~find(given, keys(rows))[1] for name, rows in arrays.items()}
     splits = {name: rows[others[name]] for name, rows in arrays.items()}
     splits |= {"train": np.concatenate([splits["train"], ids]), SPLIT: ids}
     weights = {name: values[others[name]] for name, values in graph.weights.items()}
     if (values := weights.get("train")) is not None:
-        weights["train"] = np.append(values, np.full(len(ids), values.mean(), np.float32))
+        weights[SPLIT] = np.full(len(ids), values.mean(), np.float32)
+        weights["train"] = np.append(values, weights[SPLIT])
     return Graph(graph.name, entities, graph.relations, splits, weights=weights), ids
 
 
@@ -93,12 +100,18 @@ def _first_vectors(table: np.ndarray, occurrences: Occurrences, ids: np.ndarray,
     """Returns for each new entity the mean embedding of the entities that occur as it does, float32 [new, width]."""
     sums, counts = np.zeros((len(new), table.shape[1])), np.zeros(len(new))
     for side in (HEAD, TAIL):
-        for relation in np.unique(ids[:, 1]):
-            rows = np.searchsorted(new, ids[ids[:, 1] == relation, column(side)])
-            rows = rows[np.isin(ids[ids[:, 1] == relation, column(side)], new)]
-            np.add.at(sums, rows, table[occurrences.of(side, relation)].mean(0))
-            np.add.at(counts, rows, 1)
+        rows, relations = _new_on_side(ids, new, side)
+        for relation in np.unique(relations):
+            chosen = rows[relations == relation]
+            np.add.at(sums, chosen, table[occurrences.of(side, relation)].mean(0))
+            np.add.at(counts, chosen, 1)
     return (sums / counts[:, None]).astype(np.float32)
+
+
+def _new_on_side(ids: np.ndarray, new: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the place in `new` of the entity of each triple that has a new one on a side, and its relation, [N]."""
+    here = ids[np.isin(ids[:, column(side)], new)]
+    return np.searchsorted(new, here[:, column(side)]), here[:, 1]
 
 
 def _fit(
@@ -117,17 +130,19 @@ def _fit(
     """
     for head in model.heads:
         head.trainable = False
-    size = min(config.batch_size or 1000, len(ids))
+    queries = config.loss == "full-softmax"
+    count = number_of_queries(graph, SPLIT, config.answers_per_query) if queries else len(ids)
+    size = min(config.batch_size or 1000, count)
     changes = {"batch_size": size, "negatives_mode": "by-side" if config.by_side else "own", "schedule": "constant"}
     config = config.effective().replace(**{k: v for k, v in changes.items() if k not in config.without_effect()})
     compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, learning_rate))
     given = build_batches(config, graph, split=SPLIT)
-    if config.loss == "full-softmax":
+    if queries:
         others = build_batches(config, graph)  # against all entities, the new ones too
     else:
         others = build_batches(config, graph, sampler=_NewEntities(ids, new, graph.num_relations, config))
     batches = tf.data.Dataset.choose_from_datasets([given, others], tf.data.Dataset.range(2).repeat())
-    steps = steps if steps is not None else max(100, 10 * (len(ids) // size))
+    steps = steps if steps is not None else max(100, 10 * (count // size))
     model.fit(batches, steps_per_epoch=2 * steps, verbose=0, shuffle=False)
 
 
@@ -135,12 +150,9 @@ class _NewEntities(NegativeSampler):
     """Draws new entities only: a share p from those that the given triples have on that side of the relation."""
 
     def __init__(self, ids: np.ndarray, new: np.ndarray, num_relations: int, config: TrainConfig):
-        rows, entities = [], []
-        for side in (HEAD, TAIL):
-            here = ids[np.isin(ids[:, column(side)], new)]
-            rows.append(side * num_relations + here[:, 1])
-            entities.append(np.searchsorted(new, here[:, column(side)]))
-        seen = Csr.from_pairs(np.concatenate(rows), np.concatenate(entities), 2 * num_relations, len(new))
+        entities, relations = zip(*(_new_on_side(ids, new, side) for side in (HEAD, TAIL)), strict=True)
+        rows = np.concatenate([side * num_relations + relations[side] for side in (HEAD, TAIL)])
+        seen = Csr.from_pairs(rows, np.concatenate(entities), 2 * num_relations, len(new))
         super().__init__(Occurrences(seen, len(new), num_relations), config.negatives, config.p)
         self._new = tf.constant(new, tf.int32)
 

@@ -125,6 +125,21 @@ def test_a_run_is_extended_by_entities_and_nothing_else_changes(run, tmp_path):
     assert loaded.graph.fingerprint == extended.graph.fingerprint
 
 
+def test_triples_of_an_extension_have_the_mean_weight(tmp_path):
+    weights = np.linspace(0, 1, len(GRAPH.train), dtype=np.float32)
+    run = train(tmp_path / "run", dataclasses.replace(GRAPH, weights={"train": weights}))
+    extended = run.extend([("entity new", "relation 1", "entity 1")], steps=1).graph
+    np.testing.assert_allclose(extended.weights["train"], [*weights, 0.5], rtol=1e-5)
+    assert extended.weights.keys() == {"train"}
+
+
+def test_an_extension_may_have_fewer_queries_than_triples(tmp_path):
+    options = {k: v for k, v in SETTINGS.items() if k != "negatives"}
+    run = jobi_tf.train(GRAPH, run_dir=tmp_path / "run", loss="full-softmax", epochs=1, **options)
+    given = [(f"new {i}", "relation 1", f"entity {t}") for i in range(4) for t in range(4)]
+    assert run.extend(given, steps=1).graph.num_entities == GRAPH.num_entities + 4
+
+
 def test_an_extension_learns_what_it_is_given(tmp_path):
     """Entity new is the tail of every head that entity 7 is of: it answers like entity 7."""
     rows = [(h, r, 7) for h in range(12) for r in range(2)]
