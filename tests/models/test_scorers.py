@@ -101,5 +101,15 @@ def test_scorers_by_name_or_as_objects():
     for wrong in ("transf", 3, None):
         with pytest.raises(UsageError, match=f"{wrong}"):
             jobi_tf.JoBi(3, 1, scorer=wrong)
+
+
+class TailsOnly(jobi_tf.Scorer):
+    def tail_query(self, head, relation):
+        return head * relation
+
+
+@pytest.mark.parametrize("scorer", ["conve", TailsOnly()])
+def test_a_scorer_without_a_head_query_needs_reciprocal_relations(scorer):
     with pytest.raises(UsageError, match="reciprocal"):
-        jobi_tf.JoBi(9, 3, 12, "conve")
+        jobi_tf.JoBi(9, 3, 12, scorer)
+    assert jobi_tf.JoBi(9, 3, 12, scorer, reciprocal=True).scores([[0, 1, 2]], HEAD).shape == (1, 9)

@@ -24,8 +24,6 @@ class ConvE(Scorer):
     An entity is stored as [e, b]. There is no query for heads: the model needs reciprocal relations.
     """
 
-    tails_only = True
-
     def entity_width(self, dim: int) -> int:
         """Returns d, and 1 for the bias."""
         return dim + 1

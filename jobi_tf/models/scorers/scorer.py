@@ -76,7 +76,6 @@ class Scorer(Named, ABC):
 
     parts = 1  # vectors of length d of an entity, and of a relation
     complex_numbers = False  # True: these are two parts, real and imaginary, which regularisers take as moduli
-    tails_only = False  # True: there is no head query, so that relations have to be reciprocal
     distance = False  # True: scores are negative distances, so never positive
     dot_products = 1  # number of dot products that a score is a function of
 
@@ -104,8 +103,16 @@ class Scorer(Named, ABC):
     def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns the query for tails, [..., length], of embeddings of heads and relations, [..., width] each."""
 
+    @property
+    def tails_only(self) -> bool:
+        """Whether there is no `head_query`, so that relations have to be reciprocal."""
+        return type(self).head_query is Scorer.head_query
+
     def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns the query for heads, [..., length], of embeddings of relations and tails, [..., width] each."""
+        """Returns the query for heads, [..., length], of embeddings of relations and tails, [..., width] each.
+
+        Without it the model needs reciprocal relations.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no head query")
 
     def query(self, side: int, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
