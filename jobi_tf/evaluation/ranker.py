@@ -90,7 +90,8 @@ class Ranker:
         self.block = _block(model, model.num_entities, memory_budget)
         self._strategy = tf.distribute.get_strategy()
         self._replicas = local_replicas(self._strategy)
-        self._candidates = tf.function(model.candidates)
+        # A partial: TensorFlow would take the functions of all models for one that is traced again and again, and warn.
+        self._candidates = tf.function(partial(model.candidates))
         self._count = {
             (side, repeated): tf.function(partial(self._distributed_count, side, repeated), reduce_retracing=True)
             for side in (HEAD, TAIL)
