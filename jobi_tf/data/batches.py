@@ -63,7 +63,8 @@ def steps_per_epoch(
 
 
 def _full_batches(count: int, batch_size: int, what: str) -> int:
-    if not 1 <= batch_size <= count:
+    check_at_least(1, batch_size=batch_size)
+    if batch_size > count:
         raise UsageError(f"expected batch_size to be from 1 to the {count:,} {what}, got {batch_size:,}")
     return count // batch_size
 

@@ -66,7 +66,7 @@ class Graph:
         Args:
             train: the training triples: a list of (head, relation, tail), an array [N, 3], a DataFrame with these
                 three columns first, or a networkx graph whose edges have the attribute `relation`. Values other than
-                strings are converted to strings.
+                strings are converted to strings, bytes as UTF-8: numbers become names, not ids.
             valid: the validation triples, likewise; none without it.
             test: the test triples, likewise; none without it.
             weights: weights of the training triples, [N], none of them negative and not all 0.
@@ -251,15 +251,29 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
     if rows.ndim != 2 or rows.shape[1] < 3 or (rows.shape[1] > 3 and not hasattr(triples, "to_numpy")):
         raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {list(rows.shape)}")
     columns = rows[:, :3].T.tolist()
-    for column in columns:
-        for row, name in enumerate(column):
-            if name is None or name != name or name == "" or "\n" in str(name):  # NaN differs from itself
-                raise DataError(f"expected a name in one line in row {row} of {split}, got {name!r}")
-    return [[str(x) for x in column] for column in columns]
+    return [[_checked_name(name, row, split) for row, name in enumerate(column)] for column in columns]
+
+
+def _checked_name(value: Any, row: int, split: str) -> str:
+    name = str(value) if isinstance(value, str) else _text(value)
+    if not name or "\n" in name:
+        raise DataError(f"expected a name in one line in row {row} of {split}, got {value!r}")
+    return name
+
+
+def _text(value: Any) -> str:
+    """Returns a value that is not a string as text, "" for a missing one; bytes, as TensorFlow has them, are UTF-8."""
+    if isinstance(value, bytes):
+        return value.decode()
+    itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
+    return str(value) if value is not None and isinstance(itself, bool | np.bool_) and itself else ""
 
 
 def _checked_weights(weights: Any, count: int) -> np.ndarray:
-    values = np.asarray(weights, np.float32)
+    try:
+        values = np.asarray(weights, np.float32)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"expected numbers as weights: {error}") from None
     if values.shape != (count,):
         raise DataError(
             f"expected a weight for each of the {count:,} training triples, got the shape {list(values.shape)}"

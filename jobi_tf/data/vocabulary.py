@@ -62,9 +62,11 @@ class Vocabulary:
         """Returns ids, which are checked, or the ids of names: int or str [N] → int32 [N].
 
         Raises:
-            DataError: a name is unknown, or an id is out of range.
+            DataError: a name is unknown, an id is out of range, or it is no list.
         """
         items = np.asarray(items)
+        if items.ndim != 1:
+            raise DataError(f"expected a list of {self.kind} names or ids, got the shape {list(items.shape)}")
         if items.dtype.kind not in "iu":
             return self.ids(map(str, items))
         wrong = items[(items < 0) | (items >= len(self))]

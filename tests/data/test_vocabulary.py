@@ -21,6 +21,11 @@ def test_save_and_load_keep_every_character(tmp_path):
     assert Vocabulary.load(tmp_path / "names.txt", "entity").names == NAMES
 
 
+def test_one_name_is_no_list():
+    with pytest.raises(DataError, match="list of entity names"):
+        Vocabulary(NAMES, "entity").ids_of("Paris")
+
+
 def test_no_names(tmp_path):
     Vocabulary([], "entity").save(tmp_path / "names.txt")
     assert len(Vocabulary.load(tmp_path / "names.txt", "entity")) == 0
