@@ -23,6 +23,8 @@ class SampledSoftmax(keras.losses.Loss):
         >>> SampledSoftmax()([[1, 0, 0]], [[0.0, 0.0, 0.0]])   # ln 3
     """
 
+    of_queries = False  # labels are those of `training_batches`, not of `query_batches`
+
     def __init__(self, label_smoothing: float = 0.0, name: str = "sampled_softmax", **kwargs: Any):
         super().__init__(name=name, **kwargs)
         self.label_smoothing = label_smoothing
@@ -58,6 +60,8 @@ class SampledLogistic(keras.losses.Loss):
         label_smoothing: share of each target that goes to one half, in [0, 1).
         **kwargs: as for `keras.losses.Loss`.
     """
+
+    of_queries = False
 
     def __init__(
         self,
@@ -103,6 +107,8 @@ class SampledMargin(keras.losses.Loss):
         **kwargs: as for `keras.losses.Loss`.
     """
 
+    of_queries = False
+
     def __init__(self, margin: float = 1.0, name: str = "sampled_margin", **kwargs: Any):
         super().__init__(name=name, **kwargs)
         self.margin = margin
@@ -133,6 +139,8 @@ class FullSoftmax(keras.losses.Loss):
     Example:
         >>> FullSoftmax()([[2, -1]], [[0.0, 0.0, 0.0]])   # ln 3
     """
+
+    of_queries = True  # labels are those of `query_batches`
 
     def __init__(self, label_smoothing: float = 0.0, name: str = "full_softmax", **kwargs: Any):
         super().__init__(name=name, **kwargs)

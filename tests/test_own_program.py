@@ -9,6 +9,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -202,6 +203,12 @@ def test_callbacks_of_keras_see_the_ranking(tmp_path, recwarn):
     assert not [x for x in recwarn if "val_" in str(x.message)]
 
 
+def test_callbacks_that_come_before_the_ranking_warn_that_they_have_no_metrics():
+    early = keras.callbacks.EarlyStopping("val_mrr", mode="max")
+    with pytest.warns(UserWarning, match="val_mrr"):
+        fit(compiled(), callbacks=[early, jobi_tf.ValidationRanking(GRAPH, every=1)])
+
+
 def test_validation_batches_and_evaluate_and_predict():
     model = compiled(regularizers=["n3"])
     validation = jobi_tf.training_batches(GRAPH, 20, 6, split="valid")
@@ -228,6 +235,18 @@ def test_the_number_of_negatives_may_change(form):
 def test_a_model_and_batches_of_other_heads_are_refused():
     with pytest.raises(UsageError, match="joint=False"):
         compiled(joint=False).fit(batches())
+
+
+def test_batches_of_another_kind_of_loss_are_refused():
+    with pytest.raises(UsageError, match="training_batches for SampledSoftmax"):
+        compiled().fit(batches("queries"))
+    with pytest.raises(UsageError, match="query_batches for FullSoftmax"):
+        compiled(form="queries").fit(batches("queries"), validation_data=batches())
+
+
+def test_triples_are_no_batch():
+    with pytest.raises(UsageError, match="by name"):
+        compiled()(tf.constant([[0, 1, 2]]))
 
 
 def test_a_graph_of_another_size_is_refused():
@@ -261,13 +280,12 @@ def test_fit_save_load_fit_is_as_without_a_break(tmp_path):
 
 
 def test_triples_of_names_make_a_graph_that_trains():
-    import pandas as pd
-
     rows = [("Paris", "capital of", "France"), ("Bern", "capital of", "Switzerland"), ("Bern", "near", "Paris")]
     graphs = [
         jobi_tf.Graph.from_triples(rows, valid=rows[:1]),
         jobi_tf.Graph.from_triples(np.array(rows), np.array(rows[:1])),
         jobi_tf.Graph.from_triples(pd.DataFrame(rows), pd.DataFrame(rows[:1])),
+        jobi_tf.Graph.from_triples(np.array(rows, "S"), tf.constant(rows[:1])),
     ]
     assert len({graph.fingerprint for graph in graphs}) == 1
     assert (graphs[0].num_entities, graphs[0].num_relations, len(graphs[0].valid)) == (4, 2, 1)
@@ -285,8 +303,10 @@ def test_triples_of_names_make_a_graph_that_trains():
         ([("a", "b")], {}, "three columns"),
         ([("a", "b", "")], {}, "''"),
         ([("a", "b", "c\nd")], {}, "one line"),
+        ([("a", "b", pd.NA)], {}, "<NA>"),
         ([("a", "b", "c")], {"weights": [1, 2]}, "weight"),
         ([("a", "b", "c")], {"weights": [-1]}, "weight"),
+        ([("a", "b", "c")], {"weights": ["heavy"]}, "heavy"),
     ],
 )
 def test_triples_that_are_none_are_refused(train, options, words):

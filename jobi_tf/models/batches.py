@@ -248,6 +248,10 @@ def batch_form(inputs: Mapping[str, tf.Tensor]) -> Batch:
     Raises:
         UsageError: there is no such form.
     """
+    if not isinstance(inputs, Mapping):
+        raise UsageError(
+            f"expected the fields of a batch by name, got {type(inputs).__name__}; see JoBi.score for triples"
+        )
     for form in FORMS:
         required = {field.name for field in fields(form) if field.default is MISSING}
         if required <= inputs.keys() <= {field.name for field in fields(form)}:

@@ -20,24 +20,38 @@ class DistributedModel(keras.Model):
 
         Raises:
             UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly, or it has
-                labels for other heads than the model has.
+                labels for other heads than the model has, or for another loss than that of the triple head.
         """
-        devices = self.distribute_strategy.num_replicas_in_sync
-        rows = next(iter(tf.nest.flatten(x.element_spec))).shape[0] if isinstance(x, tf.data.Dataset) else None
-        if rows and rows % devices:
-            raise UsageError(
-                f"expected batches that {devices} devices can share evenly, got {rows} rows (or chunks of shared "
-                "negatives) in a batch"
-            )
-        spec = x.element_spec if isinstance(x, tf.data.Dataset) else None
-        if isinstance(spec, tuple) and len(spec) > 1 and isinstance(spec[1], dict):
-            names = {head.name for head in self.heads}
-            if names != spec[1].keys():
+        if isinstance(x, tf.data.Dataset):
+            devices = self.distribute_strategy.num_replicas_in_sync
+            rows = next(iter(tf.nest.flatten(x.element_spec))).shape[0]
+            if rows and rows % devices:
                 raise UsageError(
-                    f"expected labels for {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, got "
-                    f"{' and '.join(sorted(spec[1]))}: give the model and its batches the same joint"
+                    f"expected batches that {devices} devices can share evenly, got {rows} rows (or chunks of shared "
+                    "negatives) in a batch"
                 )
+        for data in (x, kwargs.get("validation_data")):
+            if isinstance(data, tf.data.Dataset):
+                self._check_labels(data.element_spec)
         return super().fit(x, *args, **kwargs)
+
+    def _check_labels(self, spec: Any) -> None:
+        """Checks that a data set of these elements has the labels that the heads and the loss of the model take."""
+        inputs, labels = spec[:2] if isinstance(spec, tuple) and len(spec) > 1 else (None, None)
+        if not (isinstance(inputs, dict) and isinstance(labels, dict)):
+            return
+        names = {head.name for head in self.heads}
+        if names != labels.keys():
+            raise UsageError(
+                f"expected labels for {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, got "
+                f"{' and '.join(sorted(labels))}: give the model and its batches the same joint"
+            )
+        loss = self.loss.get("triple") if isinstance(self.loss, dict) else self.loss
+        queries = "answers" in inputs
+        if getattr(loss, "of_queries", queries) != queries:
+            sources = "query_batches", "training_batches"
+            needed, given = sources[::-1] if queries else sources
+            raise UsageError(f"expected batches of {needed} for {type(loss).__name__}, got batches of {given}")
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model as it was saved."""

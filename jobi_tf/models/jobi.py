@@ -148,7 +148,7 @@ class JoBi(DistributedModel):
                 some functions are compiled, and these only on CPUs, so that the result does not depend on the machine.
             **kwargs: as for `keras.Model.compile`.
         """
-        super().compile(optimizer, loss, *args, jit_compile=jit_compile is True, **kwargs)
+        super().compile(optimizer, loss, *args, jit_compile=jit_compile if jit_compile != "auto" else False, **kwargs)
         self.xla = self.jit_compile
         if sparse := getattr(self.optimizer, "sparse", False):
             self.optimizer.xla = self.xla

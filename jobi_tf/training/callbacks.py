@@ -3,6 +3,7 @@
 import math
 import time
 import warnings
+from typing import Literal
 
 import keras
 import numpy as np
@@ -60,12 +61,17 @@ class ValidationRanking(keras.callbacks.Callback):
         known = KnownAnswers.of_graph(self.graph, ("train", "valid"), self.graph.valid)
         with self.model.distribute_strategy.scope():
             self._ranker = ranker_for(self.model, known)
-        # In epochs without a ranking Keras' callbacks would warn that they do not find its metrics.
-        warnings.filterwarnings("ignore", r".*`?val_(mrr|hits@\d+|mean_rank)`?.* (which is not )?available")
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Turns off warnings of Keras' callbacks that metrics are missing, in epochs without a ranking."""
+        self._due = is_ranked(epoch, self.every, self.first, self.epochs or self.params["epochs"])
+        # With a ranking the metrics are missing only for callbacks that stand before this one.
+        action: Literal["default", "ignore"] = "default" if self._due else "ignore"
+        warnings.filterwarnings(action, r".*`?val_(mrr|hits@\d+|mean_rank)`?.* (which is not )?available")
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Ranks, if it is due."""
-        if is_ranked(epoch, self.every, self.first, self.epochs or self.params["epochs"]):
+        if self._due:
             valid = np.asarray(self.graph.valid)
             self.ranks = [self._ranker.rank(valid, side) for side in range(len(SIDES))]
             metrics = rank_metrics(Ranks.concatenate(self.ranks).ranks())
