@@ -43,7 +43,6 @@ def test_a_folder_is_replaced_or_stays(tmp_path, monkeypatch, interrupted):
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-
 def test_new_folders_are_absent_or_empty(tmp_path):
     check_new(tmp_path)
     check_new(tmp_path / "absent")

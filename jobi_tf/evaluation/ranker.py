@@ -1,5 +1,6 @@
 """Exact ranks of true answers among all entities, one matrix product for each block of queries."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from jobi_tf.compiled import compiled
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
 from jobi_tf.errors import JobiError, UsageError
@@ -18,6 +20,8 @@ from jobi_tf.workers import has_servers, local_replicas, parts_of, read_in_block
 MEMORY_BUDGET = 512 * 2**20
 # Scores of this size are still fast to read again, and their memory is reused from block to block.
 FAST_BYTES = 32 * 2**20
+PARTS = 8  # of the scores of a query, which are compared side by side
+WORTH_COMPILING = 2**12  # candidates
 
 
 class RankedModel(Protocol):
@@ -92,11 +96,8 @@ class Ranker:
         self._replicas = local_replicas(self._strategy)
         # A partial: TensorFlow would take the functions of all models for one that is traced again and again, and warn.
         self._candidates = tf.function(partial(model.candidates))
-        self._count = {
-            (side, repeated): tf.function(partial(self._distributed_count, side, repeated), reduce_retracing=True)
-            for side in (HEAD, TAIL)
-            for repeated in (False, True)
-        }
+        options = {"reduce_retracing": True, "autograph": False}
+        self._count = [tf.function(partial(self._distributed_count, side), **options) for side in (HEAD, TAIL)]
 
     def rank(self, triples: np.ndarray, side: int, progress: Callable[[int], None] | None = None) -> Ranks:
         """Ranks the entities on `side` of `triples`.
@@ -151,17 +152,14 @@ class Ranker:
             distribute(lambda context, i=i: arguments[context.replica_id_in_sync_group - self._replicas[0]][i])
             for i in range(5)
         ]
-        repeated = any(len(x[0]) != len(x[1]) for x in arguments)
-        counts, finite = self._count[side, repeated](candidates, *per_replica)
+        counts, finite = self._count[side](candidates, *per_replica)
         local = self._strategy.experimental_local_results
         return zip((x.numpy() for x in local(counts)), (bool(x) for x in local(finite)), strict=True)
 
-    def _distributed_count(self, side: int, repeated: bool, *arguments: Any) -> tf.Tensor:
-        return self._strategy.run(partial(self._count_block, side, repeated), arguments)
+    def _distributed_count(self, side: int, *arguments: Any) -> tf.Tensor:
+        return self._strategy.run(partial(self._count_block, side), arguments)
 
-    def _count_block(
-        self, side: int, repeated: bool, candidates: Any, *block: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _count_block(self, side: int, candidates: Any, *block: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Counts better and equal candidates of each triple of a block, which is what `_arguments` returns.
 
         The score of the true answer is taken from the same product as those of the candidates, so that both are rounded
@@ -170,8 +168,8 @@ class Ranker:
         queries, place, answers, rows, entities = block
         scores = self.model.scores(queries, side, candidates)  # [Q, E]
         finite = tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))
-        if repeated:
-            scores = tf.gather(scores, place)  # [P, E]
+        distinct = tf.size(place) == tf.shape(queries)[0]
+        scores = tf.cond(distinct, lambda: scores, lambda: tf.gather(scores, place))  # [P, E]
         true = tf.gather(scores, answers, batch_dims=1)  # [P]
         greater, equal = tf.unstack(_better_and_equal(scores, true, rows, entities, self._mask))
         own = tf.ones_like(equal) if self._mask is None else tf.cast(tf.gather(self._mask, answers), tf.int32)
@@ -309,15 +307,36 @@ def _better_and_equal(
     Returns:
         int32 [2, P].
     """
+    given = (scores, true) if mask is None else (scores, true, mask)
+    counts = (_compiled_count if (scores.shape[1] or WORTH_COMPILING) >= WORTH_COMPILING else _count)(*given)
     known, target = tf.gather_nd(scores, tf.stack([rows, entities], 1)), tf.gather(true, rows)
+    left_out = tf.stack([known > target, known == target], 1)
+    if mask is not None:
+        left_out &= tf.gather(mask, entities)[:, None]
+    return counts - tf.transpose(tf.math.unsorted_segment_sum(tf.cast(left_out, tf.int32), rows, tf.size(true)))
+
+
+def _count(scores: tf.Tensor, true: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
+    """Returns for each row how many scores are better than the true one, and how many are equal, int32 [2, P].
+
+    The scores of a row are added up part by part and then along the rest: XLA makes vector instructions of additions,
+    but not of a sum along the last axis.
+    """
+    count = tf.shape(scores)[1]
+    size = count // PARTS
+    ends = [*(i * size for i in range(PARTS + 1)), count]
+    parts = [slice(start, end) for start, end in itertools.pairwise(ends)]
     counts = []
     for compare in (tf.greater, tf.equal):
-        every, left_out = compare(scores, true[:, None]), compare(known, target)
+        found = [compare(scores[:, x], true[:, None]) for x in parts]
         if mask is not None:
-            every, left_out = every & mask, left_out & tf.gather(mask, entities)
-        count = tf.reduce_sum(tf.cast(every, tf.int32), 1)
-        counts.append(count - tf.math.unsorted_segment_sum(tf.cast(left_out, tf.int32), rows, tf.size(true)))
+            found = [y & mask[x] for x, y in zip(parts, found, strict=True)]
+        *equals, rest = (tf.cast(x, tf.int32) for x in found)
+        counts.append(tf.reduce_sum(tf.add_n(equals), 1) + tf.reduce_sum(rest, 1))
     return tf.stack(counts)
+
+
+_compiled_count = compiled(_count)
 
 
 def _block(model: RankedModel, candidates: int, memory_budget: int) -> int:

@@ -8,6 +8,7 @@ import jobi_tf
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.evaluation import ranker
 from jobi_tf.evaluation.evaluate import evaluate, unseen_triples
 from jobi_tf.evaluation.ranker import PartsRanker, Ranker
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
@@ -63,9 +64,11 @@ def test_ranks_over_parts_of_the_table_are_those_over_the_whole(umls, side, monk
     np.testing.assert_array_equal(found.equal, expected.equal)
 
 
+@pytest.mark.parametrize("smallest", [0, ranker.WORTH_COMPILING])
 @pytest.mark.parametrize("scorer", ["complex", "distmult", "simple"])
 @pytest.mark.parametrize("side", SIDES)
-def test_ranks_of_each_scorer_equal_brute_force(scorer, side):
+def test_ranks_of_each_scorer_equal_brute_force(scorer, side, smallest, monkeypatch):
+    monkeypatch.setattr(ranker, "WORTH_COMPILING", smallest)
     tiny = run(random_graph(), scorer=scorer)
     known = triple_set(tiny.graph.train, tiny.graph.valid)
     expected = brute_force_ranks(tiny.model, tiny.graph.valid, COLUMNS[side], "realistic", known)
@@ -229,8 +232,10 @@ def test_triples_of_one_query_are_ranked_as_alone(side):
     np.testing.assert_array_equal(ranker.rank(tiny.graph.test, SIDES.index(side)).ranks(), expected)
 
 
+@pytest.mark.parametrize("smallest", [0, ranker.WORTH_COMPILING])
 @pytest.mark.parametrize("side", SIDES)
-def test_ranks_among_candidates(side):
+def test_ranks_among_candidates(side, smallest, monkeypatch):
+    monkeypatch.setattr(ranker, "WORTH_COMPILING", smallest)
     tiny, chosen = run(random_graph()), np.array([1, 4, 7, 20, 29])
     found = evaluate(tiny, side=side, candidates=chosen).ranks[side]
     known, column = triple_set(*tiny.graph.splits.values()), COLUMNS[side]
