@@ -168,8 +168,8 @@ class Ranker:
         queries, place, answers, rows, entities = block
         scores = self.model.scores(queries, side, candidates)  # [Q, E]
         finite = tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))
-        distinct = tf.size(place) == tf.shape(queries)[0]
-        scores = tf.cond(distinct, lambda: scores, lambda: tf.gather(scores, place))  # [P, E]
+        in_order = tf.reduce_all(place == tf.range(tf.size(place)))  # a query for each triple
+        scores = tf.cond(in_order, lambda: scores, lambda: tf.gather(scores, place))  # [P, E]
         true = tf.gather(scores, answers, batch_dims=1)  # [P]
         greater, equal = tf.unstack(_better_and_equal(scores, true, rows, entities, self._mask))
         own = tf.ones_like(equal) if self._mask is None else tf.cast(tf.gather(self._mask, answers), tf.int32)

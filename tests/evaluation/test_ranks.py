@@ -232,6 +232,17 @@ def test_triples_of_one_query_are_ranked_as_alone(side):
     np.testing.assert_array_equal(ranker.rank(tiny.graph.test, SIDES.index(side)).ranks(), expected)
 
 
+@pytest.mark.parametrize("side", SIDES)
+def test_ranks_do_not_depend_on_where_a_block_ends(side):
+    """Such as after the first triple of a query that has several, when all others in the block have one."""
+    tiny, number = run(random_graph(test=60)), SIDES.index(side)
+    known = KnownAnswers.of_graph(tiny.graph, tiny.graph.splits)
+    whole = Ranker(tiny.model, known).rank(tiny.graph.test, number)
+    for block in range(2, 9):
+        found = Ranker(tiny.model, known, memory_budget=13 * 30 * block).rank(tiny.graph.test, number)
+        np.testing.assert_array_equal(found.greater, whole.greater)
+
+
 @pytest.mark.parametrize("smallest", [0, ranker.WORTH_COMPILING])
 @pytest.mark.parametrize("side", SIDES)
 def test_ranks_among_candidates(side, smallest, monkeypatch):
