@@ -31,3 +31,12 @@ for load in (keras.saving.load_model, keras.models.load_model, jobi_tf.load_mode
     environment = {**os.environ, "KERAS_BACKEND": keras.backend.backend()}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
     assert done.stdout.split() == ["True", "LazyAdam", "True"] * 3, done.stderr[-2000:]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["Scorer", "N3", "SampledSoftmax"])
+def test_any_name_can_be_the_first_that_is_used(name):
+    program = f"import jobi_tf\njobi_tf.{name}\nassert jobi_tf.JoBi(5, 2, 3).scorer"
+    environment = {**os.environ, "KERAS_BACKEND": keras.backend.backend()}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
+    assert not done.returncode, done.stderr[-2000:]

@@ -53,6 +53,13 @@ class Regularizer(Named, ABC):
         """Returns the loss to add, including its weight."""
 
 
+def _weight(value: float) -> float:
+    """Returns the weight of a regulariser, which is checked."""
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"expected a weight of at least 0 for a regulariser, got {value}")
+    return value
+
+
 class _Norm(Regularizer):
     """The mean over triples of a function of the sizes of head, relation and tail."""
 
@@ -88,7 +95,7 @@ class N3(_Norm):
     """
 
     def __init__(self, weight: float = 0.1, pair_weight: float = 0.0):
-        self.weight, self.pair_weight = weight, pair_weight
+        self.weight, self.pair_weight = _weight(weight), _weight(pair_weight)
 
     def penalty(self, squares: tf.Tensor) -> tf.Tensor:
         """Returns 1/3 · Σ |x|³."""
@@ -100,7 +107,7 @@ class L2(_Norm):
     """weight / 2 · Σ |x|² over the embeddings of head, relation (of each head) and tail, in the mean over triples."""
 
     def __init__(self, weight: float = 0.01):
-        self.weight = self.pair_weight = weight
+        self.weight = self.pair_weight = _weight(weight)
 
     def penalty(self, squares: tf.Tensor) -> tf.Tensor:
         """Returns 1/2 · Σ |x|²."""
@@ -122,7 +129,7 @@ class RelationPrediction(Regularizer):
     linear_only = True
 
     def __init__(self, weight: float = 1.0):
-        self.weight = weight
+        self.weight = _weight(weight)
 
     def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
         """Returns the loss of the triple head."""
@@ -147,7 +154,7 @@ class DURA(Regularizer):
     linear_only = True
 
     def __init__(self, weight: float = 0.05):
-        self.weight = weight
+        self.weight = _weight(weight)
 
     def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
         """Returns the penalty on entities and queries."""

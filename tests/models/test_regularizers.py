@@ -162,6 +162,13 @@ def test_other_scorers_refuse_relation_prediction_and_dura(name, regularizer):
         jobi_tf.JoBi(ENTITIES, RELATIONS, 4, name, regularizers=[regularizer], reciprocal=name == "conve")
 
 
+@pytest.mark.parametrize("kind", [jobi_tf.N3, jobi_tf.L2, jobi_tf.DURA, jobi_tf.RelationPrediction])
+@pytest.mark.parametrize("weight", [-0.1, float("nan")])
+def test_a_weight_is_not_negative(kind, weight):
+    with pytest.raises(jobi_tf.UsageError, match=str(weight)):
+        kind(weight)
+
+
 def test_regularizers_by_name():
     (found,) = jobi_tf.JoBi(3, 2, regularizers="n3").regularizers
     assert found.get_config() == jobi_tf.N3().get_config()
