@@ -16,11 +16,17 @@ _NOISE = re.compile(
 )
 
 
-def start_tensorflow() -> None:
-    """Imports TensorFlow, which imports Keras, quietly unless the environment sets `TF_CPP_MIN_LOG_LEVEL`."""
+def start_tensorflow(keras: bool = True) -> None:
+    """Imports TensorFlow, quietly unless the environment sets `TF_CPP_MIN_LOG_LEVEL`.
+
+    Args:
+        keras: let TensorFlow import Keras, which takes a second.
+    """
     if "tensorflow" in sys.modules:
         return
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    if not keras:
+        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # another Keras, which is imported only if it is used
     gc.disable()  # garbage collections take a fifth of the time of the imports
     with nullcontext() if "TF_CPP_MIN_LOG_LEVEL" in os.environ else _without_noise():
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

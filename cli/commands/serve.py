@@ -1,6 +1,5 @@
 """`jobi-tf serve`."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,7 @@ def serve(folder: Path, name: str | None, **options: Any) -> None:
     settings = ServerSettings(folder, name or "", **options)
     if settings.token is None and not (settings.host in ("localhost", "::1") or settings.host.startswith("127.")):
         warn(f"whoever reaches {settings.host} can send requests: --token-file restricts them")
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # otherwise TensorFlow imports Keras, which takes a second
-    start_tensorflow()
+    start_tensorflow(keras=False)
     try:
         from jobi_tf.serving.server import serve
     except ImportError as error:
