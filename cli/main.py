@@ -78,7 +78,14 @@ class CommandLine(cloup.Group):
 
     def invoke(self, context: click.Context) -> None:
         """Runs a command; SIGTERM interrupts it as Ctrl-C does."""
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        interrupted = False
+
+        def interrupt(number: int, frame: object) -> None:
+            nonlocal interrupted
+            interrupted = True
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGTERM, interrupt)
         try:
             super().invoke(context)
             sys.stdout.flush()
@@ -87,6 +94,8 @@ class CommandLine(cloup.Group):
         except BrokenPipeError:  # the reader has ended, as `head` does; click exits quietly
             raise
         except Exception as error:
+            if interrupted:  # extension modules turn an interruption of their import into an error of another kind
+                raise Interruption("Interrupted.") from None
             if os.environ.get("JOBI_TF_TRACEBACK") or (sentence := explain(error)) is None:
                 raise
             raise (click.UsageError if isinstance(error, UsageError) else click.ClickException)(sentence) from None
