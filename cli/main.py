@@ -91,7 +91,7 @@ class CommandLine(cloup.Group):
             sys.stdout.flush()
         except KeyboardInterrupt:
             raise Interruption("Interrupted.") from None
-        except BrokenPipeError:  # the reader has ended, as `head` does; click exits quietly
+        except (BrokenPipeError, Interruption):  # a reader that has ended, as `head` does: click exits quietly
             raise
         except Exception as error:
             if interrupted:  # extension modules turn an interruption of their import into an error of another kind
