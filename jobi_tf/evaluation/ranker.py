@@ -308,7 +308,8 @@ def _better_and_equal(
         int32 [2, P].
     """
     given = (scores, true) if mask is None else (scores, true, mask)
-    counts = (_compiled_count if (scores.shape[1] or WORTH_COMPILING) >= WORTH_COMPILING else _count)(*given)
+    few = scores.shape[1] is not None and scores.shape[1] < WORTH_COMPILING
+    counts = _count(*given) if few else _compiled_count(*given)
     known, target = tf.gather_nd(scores, tf.stack([rows, entities], 1)), tf.gather(true, rows)
     left_out = tf.stack([known > target, known == target], 1)
     if mask is not None:
