@@ -1,19 +1,21 @@
 """The recipe auto: looks at a graph, compares a few settings on its validation split, and trains the best of them."""
 
 import dataclasses
+import functools
 import json
 import os
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import triple_keys
@@ -41,12 +43,14 @@ MOST_CANDIDATES = 8
 FEWEST_EPOCHS, MOST_EPOCHS, RANKINGS = 8, 60, 10  # of the training after the search
 AFTER_PEAK = 3  # A candidate that got worse is trained for this times the epochs to its peak.
 VALIDATION_TRIPLES = 2000  # that candidates are ranked on
-# Operations a second of two cores: products of matrices for all entities; gathered rows for sampled negatives.
-FULL_RATE, SAMPLED_RATE = 1.5e11, 2.5e9
+FASTER = 1.3  # What a product in bfloat16 has to gain.
+SECONDS_A_SCORE = 3e-9  # of two cores, for all but the products in training against all entities
+SAMPLED_RATE = 2.5e9  # operations a second of two cores, with gathered rows for sampled negatives
 DIM, LARGE_DIM = 200, 1000
 SPARSE = 10  # training triples an entity
+RESCAL_DIM, RESCAL_TRIPLES = 256, 1000  # training triples a relation, for the many numbers that RESCAL has for it
 SYMMETRIC = 0.8  # share of the triples
-SHOWN = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "relation_prediction")
+SHOWN = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "dura", "relation_prediction")
 
 Settings = dict[str, Any]
 
@@ -161,7 +165,7 @@ def train_auto(
         JobiError: no candidate could be trained.
     """
     begun, total = time.monotonic(), SECONDS_PER_MINUTE * (config.minutes or MINUTES)
-    say = say or (partial(print, file=sys.stderr) if callbacks else lambda line: None)
+    say = say or (functools.partial(print, file=sys.stderr) if callbacks else lambda line: None)
     if Cluster.of_environment() or config.strategy in ("multi-worker", "parameter-server"):
         raise UsageError(
             "expected one process for the recipe auto, got several by TF_CONFIG or the strategy "
@@ -248,14 +252,18 @@ def _candidates(look: Look, graph: Graph, given: Settings, total: float, search:
 
 def _pool(look: Look) -> Iterator[Settings]:
     """Yields settings in the order in which they are promising for a graph."""
-    strong, quick = Recipe.read("strong").settings, Recipe.read("fast").settings
+    strong, quick = Recipe.read("strong").settings | {"precision": _faster_precision()}, Recipe.read("fast").settings
     model = "distmult" if look.symmetric > SYMMETRIC else "complex"
     penalties = [(0.15, 2.0), (0.05, 0.0), (0.05, 2.0), (0.01, 2.0), (0.15, 0.0)]
     if look.triples_per_entity < SPARSE:  # larger N3 first
         penalties = [(0.3, 0.0), *penalties]
     full = [strong | {"model": model, "dim": DIM, "n3": x, "relation_prediction": y} for x, y in penalties]
     adagrad = {"model": "complex", "dim": DIM, "joint": True, "p": 0.3, "optimizer": "adagrad", "learning_rate": 0.1}
-    yield from full[:2]
+    yield full[0]
+    if look.triples_per_entity < SPARSE and look.triples_per_relation > RESCAL_TRIPLES:
+        rescal = {"model": "rescal", "dim": RESCAL_DIM, "dura": 0.2, "learning_rate": 0.1}
+        yield {name: x for name, x in full[0].items() if name not in ("n3", "relation_prediction")} | rescal
+    yield full[1]
     by_side = {"negatives": 100, "negatives_mode": "by-side", "reciprocal": True}
     yield adagrad | by_side | {"n3": 0.05, "relation_prediction": 1.0}
     yield from full[2:3]
@@ -271,9 +279,30 @@ def _seconds_an_epoch(config: TrainConfig, graph: Graph) -> float:
     steps, triples = epoch(config, graph)
     scale = (os.cpu_count() or 1) / 2
     if config.loss == "full-softmax":
-        return 6 * steps * (config.batch_size or 0) * graph.num_entities * width / FULL_RATE / scale
+        scores = steps * (config.batch_size or 0) * graph.num_entities
+        return scores * (6 * width / _product_rate(config.precision) + SECONDS_A_SCORE / scale)
     shared = 4 if config.shared else 1
     return 6 * triples * config.negatives * width / SAMPLED_RATE / scale / shared
+
+
+@functools.cache
+def _product_rate(precision: str) -> float:
+    """Returns the operations a second of a product of queries and all entities on this machine, with its casts."""
+    queries, entities = tf.ones([500, 400]), tf.ones([8000, 400])
+
+    @tf.function
+    def product() -> tf.Tensor:
+        factors = tf.cast(queries, precision), tf.cast(entities, precision)
+        return tf.reduce_max(tf.cast(tf.matmul(*factors, transpose_b=True), tf.float32))
+
+    product()
+    seconds = min(timeit.repeat(lambda: product().numpy(), number=1, repeat=5))
+    return 2 * 500 * 8000 * 400 / seconds
+
+
+def _faster_precision() -> str:
+    """Returns bfloat16 where this machine multiplies it clearly faster than float32, else float32."""
+    return "bfloat16" if _product_rate("bfloat16") > FASTER * _product_rate("float32") else "float32"
 
 
 def _with_fewer_validation_triples(graph: Graph) -> Graph:
