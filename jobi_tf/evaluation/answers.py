@@ -1,6 +1,6 @@
 """Best answers to a query with one open side, by id and by name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,6 +13,8 @@ from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, colu
 from jobi_tf.errors import DataError, check_at_least
 from jobi_tf.evaluation.ranker import RankedModel, check_finite, full_float32
 from jobi_tf.tables import Table
+
+SCORES_AT_ONCE = 2**26
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,8 @@ def best_answers(
         JobiError: a score is not finite.
     """
     check_at_least(1, k=k)
-    block = max(1, 2**26 // model.num_entities)
     rows, parts = model.candidates(), []
-    for start in range(0, len(triples) or 1, block):
-        queries = triples[start : start + block]
+    for queries in _blocks(model, triples):
         with full_float32():
             scores = model.scores(tf.constant(queries), side, rows)
         check_finite(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1))))
@@ -79,6 +79,12 @@ def best_answers(
         entities = np.where(np.isneginf(values), -1, entities)
         parts.append((entities, values, np.take_along_axis(facts, entities, 1) & (entities >= 0)))
     return BestAnswers(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+
+
+def _blocks(model: RankedModel, triples: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields as many queries at a time as `SCORES_AT_ONCE` has room for; of no queries one empty block."""
+    size = max(1, SCORES_AT_ONCE // model.num_entities)
+    return (triples[start : start + size] for start in range(0, len(triples) or 1, size))
 
 
 class Answer(NamedTuple):
@@ -115,8 +121,11 @@ class ByName:
         if not len(triples):
             return np.empty(0, np.float32)
         ids = self.graph.ids_of_triples(triples)
-        scores = self.model.scores(ids, TAIL, self.model.candidates())
-        return tf.gather(scores, ids[:, column(TAIL)], batch_dims=1).numpy()
+        rows, parts = self.model.candidates(), []
+        for part in _blocks(self.model, ids):
+            scores = self.model.scores(tf.constant(part), TAIL, rows)
+            parts.append(tf.gather(scores, part[:, column(TAIL)], batch_dims=1).numpy())
+        return np.concatenate(parts)
 
     def tails(self, head: str, relation: str, k: int = 10, **options: Any) -> Table[Answer]:
         """Returns the k best tails of (head, relation, ?), best first.
