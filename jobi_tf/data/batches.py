@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.graph import Graph
+from jobi_tf.data.graph import Graph, check_is_graph
 from jobi_tf.data.negatives import WHOLE, NegativeSampler, Part
 from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences
 from jobi_tf.data.seeds import stream
@@ -52,8 +52,9 @@ def steps_per_epoch(
         answers_per_query: that of `query_batches`.
 
     Raises:
-        UsageError: the batch is larger than the split, or `answers_per_query` has no effect.
+        UsageError: `graph` is not a graph, the batch is larger than the split, or `answers_per_query` has no effect.
     """
+    check_is_graph(graph)
     if queries:
         count = number_of_queries(graph, split, answers_per_query or ANSWERS_PER_QUERY)
         return _full_batches(count, batch_size, f"{split} queries")
@@ -142,6 +143,7 @@ def training_batches(
         >>> inputs["negatives"].shape, labels["pair"].shape
         (TensorShape([100, 50]), TensorShape([100, 51]))
     """
+    check_is_graph(graph)
     if mode not in MODES:
         raise UsageError(f"expected mode to be one of {', '.join(MODES)}, got {mode!r}")
     shared, by_side = mode.startswith("shared"), mode.endswith("by-side")
@@ -233,6 +235,7 @@ def query_batches(
         UsageError: an argument is out of range or has no effect, the batch is larger than the number of queries, or
             the graph has weights for its triples.
     """
+    check_is_graph(graph)
     if graph.weights:
         raise UsageError("expected a graph without weights of triples for queries against all entities")
     if pair_entities is not None and not joint:

@@ -12,7 +12,7 @@ import numpy as np
 
 from jobi_tf.data.shards import Shards, blocks
 from jobi_tf.data.vocabulary import Vocabulary
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, UsageError
 from jobi_tf.files import new_folder
 from jobi_tf.tables import html_table
 
@@ -233,6 +233,16 @@ class Graph:
         )
         graph.__dict__["fingerprint"] = meta["fingerprint"]  # where cached_property keeps it
         return graph
+
+
+def check_is_graph(graph: Any) -> None:
+    """Checks an argument that has to be a graph, and not its name.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(graph, Graph):
+        raise UsageError(f"expected a graph, as jobi_tf.load_graph and Graph.from_triples return it, got {graph!r}")
 
 
 def columns_of(triples: Any, split: str) -> list[list[str]]:

@@ -112,7 +112,7 @@ class Evaluation:
 def evaluate(
     model: RankedModel | Trained | ByName,
     graph: Graph | None = None,
-    split: str = "test",
+    split: str | None = None,
     side: str = "both",
     *,
     triples: np.ndarray | Sequence[Sequence[str]] | None = None,
@@ -129,7 +129,7 @@ def evaluate(
     Args:
         model: a run, a pool of runs, rules, or a model with its graph.
         graph: the graph; of a run, a pool or rules their own.
-        split: `test`, `valid` or `train`.
+        split: `test`, `valid` or `train`; None: `test`.
         side: the side whose entity is sought: `head`, `tail` or `both`.
         triples: the triples to rank instead of a split, ids int [N, 3] or names.
         candidates: ids or names of the only candidates, [C]; the true answer always is one.
@@ -140,8 +140,8 @@ def evaluate(
         progress: called with the number of triples that were ranked on a side since its last call.
 
     Raises:
-        UsageError: `side` is unknown, the graph is missing or not that of the model, `raw` and `filter_with` are both
-            given, or there are candidates with parameter servers.
+        UsageError: `model` is no model, `side` is unknown, the graph is missing or not that of the model, `raw` and
+            `filter_with` or `split` and `triples` are both given, or there are candidates with parameter servers.
         DataError: there is no such split or name, or nothing to rank.
         JobiError: a score is not finite.
 
@@ -152,11 +152,16 @@ def evaluate(
     ranked: Any = getattr(model, "model", model)
     if not isinstance(graph, Graph):
         raise UsageError(f"expected the graph of the model as the second argument, got {graph!r}")
+    if not hasattr(ranked, "num_entities"):
+        raise UsageError(f"expected a model, a run, a pool of runs or rules, got {model!r}")
     check_graph(ranked, graph)
     if side not in (*SIDES, "both"):
         raise UsageError(f"expected side to be head, tail or both, got {side!r}")
     if raw and filter_with is not None:
         raise UsageError("expected either raw or filter_with, got both")
+    if split is not None and triples is not None:
+        raise UsageError("expected either split or triples, got both")
+    split = split or "test"
     ids = np.asarray(graph.split(split)) if triples is None else graph.ids_of_triples(triples)
     if not len(ids):
         raise DataError(

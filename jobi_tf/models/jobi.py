@@ -72,7 +72,7 @@ class JoBi(DistributedModel):
         joint: bool = True,
         *,
         reciprocal: bool = False,
-        regularizers: Sequence[str | Regularizer] = (),
+        regularizers: Sequence[str | Regularizer] | None = None,
         entity_dropout: float = 0.0,
         relation_dropout: float = 0.0,
         entity_initializer: Any = None,

@@ -169,14 +169,14 @@ REGULARIZERS = {"n3": N3, "l2": L2, "dura": DURA, "relation_prediction": Relatio
 
 
 def get_all(
-    regularizers: str | Regularizer | Sequence[str | dict[str, Any] | Regularizer], scorer: Scorer
+    regularizers: str | Regularizer | Sequence[str | dict[str, Any] | Regularizer] | None, scorer: Scorer
 ) -> list[Regularizer]:
     """Returns the regularisers of a model, each given by its name, by its serialised form or as it is.
 
     Raises:
         UsageError: there is no such regulariser, or it does not suit the scorer.
     """
-    given = [regularizers] if isinstance(regularizers, str | Regularizer) else regularizers
+    given = [regularizers] if isinstance(regularizers, str | Regularizer) else regularizers or ()
     objects = [named_object(x, Regularizer, REGULARIZERS) for x in given]
     for regularizer in objects:
         if regularizer.linear_only and not scorer.linear_in_relations:

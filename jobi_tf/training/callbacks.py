@@ -8,7 +8,7 @@ from typing import Literal
 import keras
 import numpy as np
 
-from jobi_tf.data.graph import Graph
+from jobi_tf.data.graph import Graph, check_is_graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.errors import JobiError, UsageError, check_at_least
 from jobi_tf.evaluation.ranker import check_graph, ranker_for
@@ -47,6 +47,7 @@ class ValidationRanking(keras.callbacks.Callback):
     def __init__(self, graph: Graph, every: int = 5, epochs: int | None = None, first: int | None = None):
         super().__init__()
         check_at_least(1, every=every, first=every if first is None else first)
+        check_is_graph(graph)
         if not len(graph.valid):
             raise UsageError(f"expected validation triples in the graph {graph.name}, got none")
         self.graph = graph

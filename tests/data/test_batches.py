@@ -163,6 +163,12 @@ def test_wrong_arguments_are_refused(options, words):
         training_batches(GRAPH, 10, **options)
 
 
+@pytest.mark.parametrize("function", [training_batches, query_batches, steps_per_epoch])
+def test_the_name_of_a_graph_is_no_graph(function):
+    with pytest.raises(UsageError, match=r"graph.* 'umls'"):
+        function("umls", 10)
+
+
 @pytest.mark.parametrize(("triples", "size"), [(3, 3), (5216, 52), (20_000, 200), (272_115, 1000), (10**7, 1000)])
 def test_default_batch_size(triples, size):
     assert default_batch_size(triples) == size

@@ -272,6 +272,10 @@ def test_given_triples_and_a_model_with_its_graph():
         np.testing.assert_array_equal(found.ranks["tail"].ranks(), whole[3:9])
     with pytest.raises(DataError, match="entity 99"):
         evaluate(tiny, triples=[("entity 99", "relation 0", "entity 1")])
+    with pytest.raises(UsageError, match="both"):
+        evaluate(tiny, split="valid", triples=chosen)
+    with pytest.raises(UsageError, match="'runs/tiny'"):
+        evaluate("runs/tiny", tiny.graph)
 
 
 def test_ranking_turns_tensor_float_32_off_and_on_again(monkeypatch):

@@ -166,7 +166,7 @@ def test_tls(first, certificate, tmp_path):
         assert server.url.startswith("https://")
         with Client(server.url, certificate=cert) as client:
             assert client.score(random_triples(1)).known.all()
-        with Client(server.url, "tiny", retries=0) as client, pytest.raises(JobiError, match="certificate"):
+        with Client(server.url, "tiny") as client, pytest.raises(JobiError, match=r"certificate(?!.*retries)"):
             client.score(random_triples(1))
     for file in (tmp_path / "none", key):
         with pytest.raises(DataError, match=str(file)):
