@@ -150,10 +150,10 @@ def evaluate(
     """
     graph = graph or getattr(model, "graph", None)
     ranked: Any = getattr(model, "model", model)
-    if not isinstance(graph, Graph):
-        raise UsageError(f"expected the graph of the model as the second argument, got {graph!r}")
     if not hasattr(ranked, "num_entities"):
         raise UsageError(f"expected a model, a run, a pool of runs or rules, got {model!r}")
+    if not isinstance(graph, Graph):
+        raise UsageError(f"expected the graph of the model as the second argument, got {graph!r}")
     check_graph(ranked, graph)
     if side not in (*SIDES, "both"):
         raise UsageError(f"expected side to be head, tail or both, got {side!r}")

@@ -275,7 +275,7 @@ def test_given_triples_and_a_model_with_its_graph():
     with pytest.raises(UsageError, match="both"):
         evaluate(tiny, split="valid", triples=chosen)
     with pytest.raises(UsageError, match="'runs/tiny'"):
-        evaluate("runs/tiny", tiny.graph)
+        evaluate("runs/tiny")
 
 
 def test_ranking_turns_tensor_float_32_off_and_on_again(monkeypatch):
