@@ -231,7 +231,7 @@ class Client:
                 raise JobiError(f"no answer from {self._url} within {self._http.timeout.read:g} s") from None
             except self._httpx.TransportError as error:
                 problem = f"cannot reach {self._url}: {error or type(error).__name__}"
-                if "certificate" in problem:  # which stays as it is
+                if "certificate" in problem:  # another try would find the same one
                     raise JobiError(problem) from None
             else:
                 if reply.status_code not in _BUSY:

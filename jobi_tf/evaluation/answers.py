@@ -14,7 +14,7 @@ from jobi_tf.errors import DataError, check_at_least
 from jobi_tf.evaluation.ranker import RankedModel, check_finite, full_float32
 from jobi_tf.tables import Table
 
-SCORES_AT_ONCE = 2**26
+SCORES_AT_ONCE = 2**26  # 256 MB
 
 
 @dataclass(frozen=True)

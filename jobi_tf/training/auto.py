@@ -43,12 +43,12 @@ MOST_CANDIDATES = 8
 FEWEST_EPOCHS, MOST_EPOCHS, RANKINGS = 8, 60, 10  # of the training after the search
 AFTER_PEAK = 3  # A candidate that got worse is trained for this times the epochs to its peak.
 VALIDATION_TRIPLES = 2000  # that candidates are ranked on
-FASTER = 1.3  # What a product in bfloat16 has to gain.
+FASTER = 1.3  # how many times as fast as in float32 a product in bfloat16 has to be
 SECONDS_A_SCORE = 3e-9  # of two cores, for all but the products in training against all entities
 SAMPLED_RATE = 2.5e9  # operations a second of two cores, with gathered rows for sampled negatives
 DIM, LARGE_DIM = 200, 1000
 SPARSE = 10  # training triples an entity
-RESCAL_DIM, RESCAL_TRIPLES = 256, 1000  # training triples a relation, for the many numbers that RESCAL has for it
+RESCAL_DIM, RESCAL_TRIPLES = 256, 1000  # RESCAL has d² numbers for a relation, so it needs many triples of each
 SYMMETRIC = 0.8  # share of the triples
 SHOWN = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "dura", "relation_prediction")
 
