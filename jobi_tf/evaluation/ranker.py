@@ -121,6 +121,8 @@ class Ranker:
         replicas, own = self._strategy.num_replicas_in_sync, slice(self._replicas[0], self._replicas[-1] + 1)
         with full_float32():
             candidates = self._strategy.run(self._candidates) if len(triples) else None
+            if len(triples) and replicas == 1:
+                self._trace(candidates, side)
             for start in range(0, len(triples), self.block * replicas):
                 blocks = [order[start + i * self.block :][: self.block] for i in range(replicas)]
                 arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in blocks[own]]
@@ -133,6 +135,12 @@ class Ranker:
         greater, equal, bad = sum_over_workers(self._strategy, np.vstack([ranks, np.full(len(triples), not finite)]))
         check_finite(not bad.any())
         return Ranks(greater, equal)
+
+    def _trace(self, candidates: Any, side: int) -> None:
+        """Traces the function that counts for blocks of any size, which saves tracing it again for the next sizes."""
+        specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, candidates)
+        block = [tf.TensorSpec(shape, tf.int32) for shape in ([None, 3], [None], [None], [None], [None])]
+        self._count[side].get_concrete_function(specs, *block)
 
     def _arguments(
         self, triples: np.ndarray, block: np.ndarray, queries: np.ndarray, query: np.ndarray, side: int
