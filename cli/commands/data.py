@@ -161,10 +161,10 @@ def _print_report(report: "Report") -> None:
     rows = []
     for x in report.relation_pairs[:RELATION_PAIRS]:
         other = x.other if x.other != x.relation else "itself"
-        rows.append((x.relation, x.kind, other, f"{x.share:.1%}", f"{x.share_of_other:.1%}", x.support, x.example))
-    text = ("relation", "is", "other relation", "for example")
+        rows.append((x.relation, x.kind, other, f"{x.share:.1%}", f"{x.share_of_other:.1%}", x.support))
+    text = ("relation", "is", "other relation")
     title = f"Relations with {report.threshold:.0%} or more of their entity pairs also linked by another relation"
-    print_table((*text[:3], "share", "of the other", "pairs", text[3]), rows, title, text)
+    print_table((*text, "share", "of the other", "pairs"), rows, title, text)
     if len(report.relation_pairs) > RELATION_PAIRS:
         click.echo(f"and {len(report.relation_pairs) - RELATION_PAIRS:,} more; --json lists all")
 

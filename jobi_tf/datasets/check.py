@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from scipy import sparse
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import distinct_triples
@@ -42,7 +43,6 @@ class RelationPair:
         share: that share of the entity pairs of `relation`, over all splits.
         share_of_other: the share of the entity pairs of `other` that is also linked by `relation`.
         support: the number of these entity pairs.
-        example: file and line of two such triples.
     """
 
     relation: str
@@ -51,7 +51,6 @@ class RelationPair:
     share: float
     share_of_other: float
     support: int
-    example: str
 
 
 @dataclass(frozen=True)
@@ -91,21 +90,22 @@ def check(graph: Graph, *, threshold: float = 0.8, min_support: int = 10) -> Rep
         min_support: and if these are at least this number of entity pairs.
     """
     triples = _Triples(graph)
-    linked = _Linked(triples)
-    pairs, flagged = _relation_pairs(triples, linked, threshold, min_support)
+    pairs, flagged = _relation_pairs(triples, threshold, min_support)
     findings = [_repeats(triples, split, split) for split in SPLITS]
     findings += [_repeats(triples, first, second) for first, second in combinations(SPLITS, 2)]
     for split in SPLITS[1:]:
         for kind in ("entities", "relations"):
             findings += _unseen(triples, split, kind)
-    findings += [_leaks(triples, linked, flagged, split) for split in SPLITS[1:]]
+    findings += [_leaks(triples, flagged, split) for split in SPLITS[1:]]
     return Report(graph.name, tuple(findings), tuple(pairs), threshold, min_support)
 
 
 class _Triples:
     """The triples of all splits as one table, int64 [N, 3], train first; a row is an index into it.
 
-    `ids`, int64 [N], are equal for equal triples, and `first` is the first row of each id, int64 [ids].
+    `ids`, int64 [N], are equal for equal triples, and `first` is the first row of each id, int64 [ids]. `pairs` are
+    equal for triples that link the same two entities; `labels` are their relation, of R, plus R if the head is the
+    larger id. `held` has the first row of each pair and label, plus 1: sparse [pairs, 2R].
     """
 
     def __init__(self, graph: Graph):
@@ -114,6 +114,12 @@ class _Triples:
         ends = np.cumsum([0, *(len(graph.splits[split]) for split in SPLITS)])
         self.rows = {split: np.arange(ends[i], ends[i + 1]) for i, split in enumerate(SPLITS)}
         self.first, self.ids = distinct_triples(self.table)
+        head, relation, tail = self.table.T
+        keys = np.minimum(head, tail) * graph.num_entities + np.maximum(head, tail)
+        keys, self.pairs = np.unique(keys, return_inverse=True)
+        self.labels = relation + graph.num_relations * (head > tail)
+        cells = self.pairs[self.first], self.labels[self.first]
+        self.held = sparse.csr_matrix((self.first + 1, cells), (len(keys), 2 * graph.num_relations))
 
     def where(self, row: int) -> str:
         """Returns the file and line of a row, or its split and place if the file is unknown."""
@@ -131,54 +137,35 @@ class _Triples:
         return f"{self.where(row)}: {self.spell(row)}"
 
 
-class _Linked:
-    """All pairs of distinct triples that link the same two entities.
-
-    `first` and `second` are their rows, and `codes` are equal for pairs of the same two relations that both are in the
-    same direction, or both not; all int64 [pairs].
-    """
-
-    def __init__(self, triples: _Triples):
-        rows = np.sort(triples.first)
-        head, relation, tail = triples.table[rows].T
-        keys = np.minimum(head, tail) * triples.graph.num_entities + np.maximum(head, tail)
-        order = np.argsort(keys, kind="stable")
-        rows, keys, relation, turned = rows[order], keys[order], relation[order], (head > tail)[order]
-        # Triples with the same entities are neighbours now: compare each with the next, the next but one, and so on.
-        parts, at, lag = [], np.arange(len(keys)), 0
-        while len(at):
-            lag += 1
-            at = at[at + lag < len(keys)]
-            at = at[keys[at] == keys[at + lag]]
-            parts.append((at, at + lag))
-        first, second = (np.concatenate(places) for places in zip(*parts, strict=True))
-        self.first, self.second = rows[first], rows[second]
-        self.shape = (2, triples.graph.num_relations, triples.graph.num_relations)
-        low, high = np.sort([relation[first], relation[second]], axis=0)
-        self.codes = np.ravel_multi_index(((turned[first] != turned[second]).astype(int), low, high), self.shape)
-
-
 def _relation_pairs(
-    triples: _Triples, linked: _Linked, threshold: float, min_support: int
-) -> tuple[list[RelationPair], np.ndarray]:
-    """Returns the relations that duplicate or reverse another one, and their codes."""
-    codes, index, support = np.unique(linked.codes, return_index=True, return_counts=True)
-    reversed_, low, high = np.unravel_index(codes, linked.shape)
-    support = np.where(low == high, 2 * support, support)  # each of two triples of a symmetric relation reverses one
+    triples: _Triples, threshold: float, min_support: int
+) -> tuple[list[RelationPair], sparse.csr_matrix]:
+    """Returns the relations that duplicate or reverse another one, and the labels that give each other: [2R, 2R]."""
+    count, names = triples.graph.num_relations, triples.graph.relations
+    held = (triples.held > 0).astype(np.int64)
+    common = (held.T @ held).tocsr()  # how many pairs of entities two labels have in common
+    same = common[:count, :count] + common[count:, count:]
+    turned = common[:count, count:] + common[count:, :count]  # each of two triples of a symmetric relation reverses one
     distinct = triples.table[triples.first]
     proper = distinct[distinct[:, 0] != distinct[:, 2]]  # a loop is its own reverse, which says nothing
-    sizes = np.stack([np.bincount(rows[:, 1], minlength=linked.shape[1]) for rows in (distinct, proper)])
-    shares = support / sizes[reversed_, low], support / sizes[reversed_, high]
-    names, pairs = triples.graph.relations, []
-    chosen = np.flatnonzero((support >= min_support) & (np.maximum(*shares) >= threshold))
-    for i in chosen.tolist():
-        sides = [(float(shares[0][i]), int(low[i])), (float(shares[1][i]), int(high[i]))]
-        (share, relation), (lesser, other) = sorted(sides, key=lambda side: -side[0])
-        kind = "duplicate" if not reversed_[i] else "symmetric" if relation == other else "inverse"
-        example = " and ".join(triples.where(rows[index[i]]) for rows in (linked.first, linked.second))
-        pairs.append(RelationPair(names[relation], kind, names[other], share, lesser, int(support[i]), example))
+    pairs, flagged = [], []
+    for kind, matrix, counted in (
+        ("duplicate", sparse.triu(same, 1), distinct),
+        ("inverse", sparse.triu(turned), proper),
+    ):
+        found = matrix.tocoo()
+        relations = np.stack([found.row, found.col])
+        shares = found.data / np.bincount(counted[:, 1], minlength=count)[relations]
+        chosen = np.flatnonzero((found.data >= min_support) & (shares.max(0) >= threshold))
+        flags = sparse.csr_matrix((np.ones(len(chosen), bool), relations[:, chosen]), (count, count))
+        flagged.append(flags + flags.T)
+        for at in chosen.tolist():
+            sides = zip(shares[:, at].tolist(), relations[:, at].tolist(), strict=True)
+            (share, a), (lesser, b) = sorted(sides, key=lambda side: -side[0])
+            shown = kind if a != b else "symmetric"
+            pairs.append(RelationPair(names[a], shown, names[b], share, lesser, int(found.data[at])))
     pairs.sort(key=lambda pair: (-pair.share, -pair.support, pair.relation, pair.other))
-    return pairs, codes[chosen]
+    return pairs, sparse.bmat([flagged, flagged[::-1]]).tocsr()
 
 
 def _finding(check: str, split: str, found: np.ndarray, total: int, describe: Callable[[int], str]) -> Finding:
@@ -219,15 +206,13 @@ def _unseen(triples: _Triples, split: str, kind: str) -> tuple[Finding, Finding]
     )
 
 
-def _leaks(triples: _Triples, linked: _Linked, flagged: np.ndarray, split: str) -> Finding:
-    hit = np.isin(linked.codes, flagged)
-    evidence = np.full(len(triples.first), -1)  # for each id the row of a training triple that leaks it
-    for known, answer in ((linked.first, linked.second), (linked.second, linked.first)):
-        leaks = hit & (known < len(triples.graph.train))
-        evidence[triples.ids[answer[leaks]]] = known[leaks]
+def _leaks(triples: _Triples, flagged: sparse.csr_matrix, split: str) -> Finding:
     rows = triples.rows[split]
+    evidence = triples.held[triples.pairs[rows]].multiply(flagged[triples.labels[rows]]).tocsr()
+    evidence.data[evidence.data > len(triples.graph.train)] = 0
+    evidence = evidence.max(1).toarray()[:, 0] - 1  # the row of a training triple that leaks each one, or -1
 
-    def describe(row: int) -> str:
-        return f"{triples.show(row)}, given by {triples.show(evidence[triples.ids[row]])}"
+    def describe(place: int) -> str:
+        return f"{triples.show(rows[place])}, given by {triples.show(evidence[place])}"
 
-    return _finding("answers leaked by training", split, rows[evidence[triples.ids[rows]] >= 0], len(rows), describe)
+    return _finding("answers leaked by training", split, np.flatnonzero(evidence >= 0), len(rows), describe)
