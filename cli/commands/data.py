@@ -82,7 +82,7 @@ def list_(as_json: bool) -> None:
 def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> None:
     """Read a data set and keep it in the cache, or with --shards in files, ready for training."""
     from jobi_tf.datasets import prepare as prepare_graph
-    from jobi_tf.datasets.sharding import write_shards
+    from jobi_tf.datasets.writing import write_shards
 
     if shards is None or out is None:
         prepared = prepare_graph(**source)

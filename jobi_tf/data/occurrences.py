@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.ranges import ranges
 from jobi_tf.data.shards import blocks
 
 SIDES = ("head", "tail")
@@ -59,6 +58,11 @@ def find(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(wanted.shape, np.int64), np.zeros(wanted.shape, bool)
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return places, keys[places] == wanted
+
+
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns start, start + 1, … of each range, one range behind the other: int64 [N] both → [sum of lengths]."""
+    return np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
 
 
 def both_sides(triples: np.ndarray) -> np.ndarray:

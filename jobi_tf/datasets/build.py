@@ -18,8 +18,6 @@ from jobi_tf.datasets.writing import write_triples
 from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.files import check_new, new_folder
 
-Progress = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -76,7 +74,7 @@ def build(
     num_entities: int,
     num_relations: int,
     recipe: Recipe,
-    progress: Progress = lambda line: None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> tuple[dict[str, np.ndarray], list[Step]]:
     """Leaves out repeats and rare entities, and splits what is kept.
 
@@ -111,7 +109,7 @@ def build(
         progress(str(steps[-1]))
 
     count("read", triples)
-    triples = distinct(triples)
+    triples = triples[np.sort(distinct_triples(triples)[0])]
     count("without repeats", triples)
     for left in core(triples, num_entities, recipe.min_triples):
         triples = left
@@ -125,19 +123,10 @@ def build(
     return hold_out(triples, num_entities, num_relations, *recipe.sizes(len(triples)), recipe.seed), steps
 
 
-def distinct(triples: np.ndarray) -> np.ndarray:
-    """Returns the triples without those that occurred before, in the same order: int32 [n, 3]."""
-    first, _ = distinct_triples(triples)
-    return triples[np.sort(first)]
-
-
 def core(triples: np.ndarray, num_entities: int, min_triples: int) -> Iterator[np.ndarray]:
-    """Leaves out entities that occur in fewer than `min_triples` of the distinct triples, until there is none.
+    """Leaves out entities that occur in fewer than `min_triples` of the distinct triples, and yields what is left.
 
-    The result does not depend on the order in which entities are left out.
-
-    Yields:
-        The triples that are left after each round, int32 [n, 3]; nothing if all entities occur often enough.
+    After each round these are triples int32 [n, 3], until there is no such entity.
     """
     while True:
         head, _, tail = triples.T
@@ -158,9 +147,6 @@ def hold_out(
     The triples are shuffled, and the first of them are held out, except those that are the last ones of their head,
     relation or tail. So no triple is preferred as long as each of its names has others. Arguments and results are those
     of `build`; `valid` and `test` are numbers of triples.
-
-    Raises:
-        DataError: too few triples can be held out.
     """
     place = np.random.default_rng(seed).permutation(np.arange(len(triples), dtype=np.int32))
     head, relation, tail = triples.T
@@ -168,9 +154,7 @@ def hold_out(
     np.maximum.at(last_of_entity, head, place)
     np.maximum.at(last_of_entity, tail, place)
     np.maximum.at(last_of_relation, relation, place)
-    free = place != last_of_entity[head]
-    free &= place != last_of_entity[tail]
-    free &= place != last_of_relation[relation]
+    free = (place != last_of_entity[head]) & (place != last_of_entity[tail]) & (place != last_of_relation[relation])
     rows = np.flatnonzero(free)
     if len(rows) < valid + test:
         raise DataError(
@@ -189,7 +173,7 @@ def build_files(
     recipe: Recipe,
     columns: Sequence[str] | None = None,
     header: bool | None = None,
-    progress: Progress = lambda line: None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> tuple[dict[str, int], list[Step]]:
     """Builds a data set that `load_graph(folder)` reads: `train.txt`, `valid.txt` and `test.txt`, with tabs.
 

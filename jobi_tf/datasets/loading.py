@@ -4,19 +4,21 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.datasets import archives, cache, reading, sharding
+from jobi_tf.datasets import archives, cache, reading
 from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD, DataSet
 from jobi_tf.datasets.reading import Columns
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError, JobiError, UsageError
 
 _READER = 2
 """Part of the cache key of local files: raise it when the same files would give another graph."""
+_WORLD = Path(__file__).with_name(WORLD)
 
 
 @dataclass(frozen=True)
@@ -98,32 +100,41 @@ def prepare(
     if archive is not None and (prepared or not isinstance(dataset, str) or name not in DATASETS):
         raise UsageError(f"an archive is for a data set out of {', '.join(DATASETS)}, got {name!r}")
     if prepared:
-        return Prepared(sharding.open_remote(name) if "://" in name else Graph.open(Path(name)), Path(name), True)
-    if isinstance(dataset, str) and name in NAMES:
-        key, build = _world() if name == WORLD else _named(DATASETS[name], archive)
+        return Prepared(_open_remote(name) if "://" in name else Graph.open(Path(name)), Path(name), True)
+    if isinstance(dataset, str) and name in DATASETS:
+        key, build = _named(DATASETS[name], archive)
     else:
-        key, build = _local(Path(dataset).expanduser(), Columns(columns, weights, header), split, seed, name)
+        path = _WORLD if dataset == WORLD else Path(dataset).expanduser()
+        key, build = _local(path, Columns(columns, weights, header), split, seed, name)
     graph, cached = cache.open_or_build(key, build)
     return Prepared(graph, cache.graph_folder(key), cached)
 
 
-def read_world() -> Graph:
-    """Reads the data set that comes with the package, without the cache."""
-    files = _world_files()
-    graph = reading.read_folder(WORLD, files, Columns())
-    # The cache outlives an installation, so sources name the files by their place in the package.
-    sources = {split: replace(source, file=f"{WORLD}/{files[split].name}") for split, source in graph.sources.items()}
-    return replace(graph, sources=sources)
+def _open_remote(url: str) -> Graph:
+    """Opens a graph that `write_shards` wrote and that was copied to a file system of TensorFlow, `gs://bucket/graph`.
 
+    All but the shards is copied to the cache.
+    """
+    import tensorflow as tf  # takes seconds
 
-def _world_files() -> dict[str, Path]:
-    return reading.find_splits(Path(__file__).with_name(WORLD))
+    try:
+        meta = json.loads(tf.io.gfile.GFile(f"{url}/graph.json").read())
+        shards = meta["shards"] | {"folder": url}
+        key = "remote-" + hashlib.sha256(f"{url} {meta['fingerprint']}".encode()).hexdigest()[:16]
+        cache.make_folder(cache.home())
+        with TemporaryDirectory(prefix="tmp-", dir=cache.home()) as copied:
 
+            def build() -> Graph:
+                for name in set(tf.io.gfile.listdir(url)) - set(shards["files"]):
+                    tf.io.gfile.copy(f"{url}/{name}", f"{copied}/{name}")
+                Path(copied, "graph.json").write_text(json.dumps(meta | {"shards": shards}), encoding="utf-8")
+                return Graph.open(Path(copied))
 
-def _world() -> tuple[str, Callable[[], Graph]]:
-    # Keyed by content, so that another version of the package finds its own facts.
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in _world_files().values())).hexdigest()[:16]
-    return f"{WORLD}-{digest}", read_world
+            return cache.open_or_build(key, build)[0]
+    except tf.errors.OpError as error:
+        raise JobiError(f"{url}: expected a graph in shards: {error.message}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise JobiError(f"{url}: expected a graph in shards, got another graph.json: {error}") from None
 
 
 def _named(dataset: DataSet, archive: str | Path | None) -> tuple[str, Callable[[], Graph]]:
@@ -169,7 +180,7 @@ def listing() -> list[dict[str, Any]]:
         For each data set its `name`, `description`, numbers of `entities` and `relations`, the number of `triples` of
         each split, its `state` (`included`, `prepared`, `archive found` or `to download`) and its `citation`.
     """
-    world = read_world()
+    world = reading.read_folder(WORLD, reading.find_splits(_WORLD), Columns())
     included = {
         "name": WORLD,
         "description": "Facts about the countries of the world; needs no download.",
@@ -179,13 +190,12 @@ def listing() -> list[dict[str, Any]]:
         "state": "included",
         "citation": "",
     }
-    return [included, *({**{key: vars(x).get(key) for key in included}, "state": _state(x)} for x in DATASETS.values())]
-
-
-def _state(dataset: DataSet) -> str:
-    if cache.graph_folder(dataset.name).exists():
-        return "prepared"
-    return "archive found" if archives.find(dataset) else "to download"
+    entries = [included]
+    for name, dataset in DATASETS.items():
+        found = "archive found" if archives.find(dataset) else "to download"
+        state = "prepared" if cache.graph_folder(name).exists() else found
+        entries.append({key: vars(dataset).get(key) for key in included} | {"state": state})
+    return entries
 
 
 def _key(path: Path, files: Sequence[Path], columns: Columns, *split: object) -> str:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import math
+import re
 import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ KNOWN_HEADERS = (
 
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 _PART = 2**20  # triples
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # how the error handler `surrogateescape` reads other bytes
 _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 
 
@@ -140,6 +142,8 @@ class Names(dict[str, int]):
 
     def __missing__(self, name: str) -> int:
         # Every distinct name comes here exactly once, so the loop over the rows need not check any.
+        if odd := _NOT_UTF8.search(name):
+            raise ValueError(f"expected UTF-8, got byte 0x{ord(odd[0]) - 0xDC00:02x}")
         if not name or name.isspace():
             raise ValueError("expected a head, a relation and a tail, got an empty field")
         if "\0" in name or "\r" in name or "\n" in name:
@@ -183,11 +187,11 @@ class TripleReader:
         separator: str = "\t",
         sink: Callable[[np.ndarray], None] | None = None,
     ) -> Rows:
-        """Reads triples from a seekable stream, as `read_file`; `where` is its name in error messages.
+        """Reads triples from a stream, as `read_file`; `where` is its name in error messages.
 
         The separator is a tab for text without quotes, a comma for CSV.
         """
-        text = io.TextIOWrapper(stream, "utf-8-sig", newline="\n")
+        text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="\n")
         quotes: dict = {} if separator == "," else {"quoting": csv.QUOTE_NONE}
         rows = csv.reader(text, delimiter=separator, strict=True, **quotes)
         # Rows and lines run in step, so the line of a row needs no bookkeeping; `number` is that of the current row.
@@ -217,9 +221,6 @@ class TripleReader:
                     weights.append(_weight(fields[weight[0]]))
         except DataError:
             raise
-        except UnicodeDecodeError:
-            text.detach()
-            raise _not_utf8(stream, where) from None
         except csv.Error as error:  # raised by the row after `number`
             kind = "CSV" if separator == "," else "tab-separated text"
             raise DataError(f"{where}:{number + 1}: expected {kind}: {error}") from None
@@ -271,18 +272,6 @@ def _weight(text: str) -> float:
     if not 0 <= value <= _LARGEST_WEIGHT:
         raise ValueError(f"expected a finite weight of at least 0, got {text!r}")
     return value
-
-
-def _not_utf8(stream: BinaryIO, where: str) -> DataError:
-    """Returns the error for the first line that is not UTF-8."""
-    stream.seek(0)
-    for number, line in enumerate(stream, 1):
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            byte, position = f"0x{line[error.start]:02x}", error.start + 1
-            return DataError(f"{where}:{number}: expected UTF-8, got byte {byte} at position {position} of the line")
-    raise AssertionError("every line is UTF-8")
 
 
 def find_splits(folder: Path) -> dict[str, Path]:

@@ -10,8 +10,8 @@ from scipy import optimize
 from scipy.special import expit as sigmoid
 
 from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.data.negatives import NegativeSampler, contains
-from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, column, triple_keys
+from jobi_tf.data.negatives import NegativeSampler
+from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, column, find, triple_keys
 from jobi_tf.data.seeds import stream
 
 BINS = 15
@@ -64,25 +64,17 @@ class Calibration:
         """Returns a sentence for each reason not to trust these probabilities."""
         reasons = []
         if self.split != "valid":
-            reasons.append(
-                "without validation triples the probabilities are fitted on training triples and are overconfident"
-            )
+            reasons.append("without validation triples the fit is on training triples, and probabilities are too high")
         if self.slope <= 0:
-            reasons.append(
-                "scores separate triples from corruptions no better than chance: do not trust the probabilities"
-            )
+            reasons.append("scores separate triples from corruptions no better than chance: do not trust probabilities")
         return reasons
 
 
 class Scored(NamedTuple):
-    """Scores of triples and of corruptions of them.
+    """Scores of triples of a split and of corruptions of them, float64 [N], and which are those of triples, bool [N].
 
-    Attributes:
-        split: the split of the triples.
-        scores: those of the triples, then those of the corruptions, float64 [N].
-        true: whether it is a triple, bool [N].
-        fitted: whether it is in the half of the triples on which probabilities are fitted to measure their error on the
-            other half, bool [N]; a corruption is in the half of its triple.
+    `fitted` marks one half of the triples, with their corruptions: on it probabilities are fitted to measure their
+    error on the other half.
     """
 
     split: str
@@ -116,14 +108,14 @@ def calibrate(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX
 def calibrate_sample(scored: Scored) -> Calibration:
     """Fits probabilities on all of a sample; their error is measured on one half, with a fit on the other half."""
     split, values, true, fitted = scored
-    triples = int(true.sum())
-    measured = ~fitted if triples > 1 else fitted
+    measured = ~fitted if true.sum() > 1 else fitted
     slope, intercept = fit(values[fitted], true[fitted])
-    weights = balanced_weights(true[measured])
-    before, _ = expected_calibration_error(sigmoid(values[measured]), true[measured], weights, BINS)
-    probabilities = sigmoid(slope * values[measured] + intercept)
-    after, bins = expected_calibration_error(probabilities, true[measured], weights, BINS)
-    return Calibration(*fit(values, true), before, after, bins, split, triples)
+    labels, logits = true[measured], values[measured]
+    (before, _), (after, bins) = (
+        expected_calibration_error(sigmoid(x), labels, balanced_weights(labels), BINS)
+        for x in (logits, slope * logits + intercept)
+    )
+    return Calibration(*fit(values, true), before, after, bins, split, int(true.sum()))
 
 
 def sample(graph: Graph, seed: int, most: int = MAX_TRIPLES) -> tuple[str, np.ndarray]:
@@ -141,32 +133,26 @@ def sample(graph: Graph, seed: int, most: int = MAX_TRIPLES) -> tuple[str, np.nd
 def corrupt(triples: np.ndarray, graph: Graph, p: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Draws for each triple a corruption of its head and one of its tail that are not known facts.
 
-    A triple for which none is found within `DRAWS` draws has fewer.
-
-    Args:
-        triples: int32 [N, 3], of relations that training saw.
-        graph: the graph.
-        p: share of draws from the entities seen with the relation.
-        seed: seed of the draws.
+    The triples are of relations that training saw, int32 [N, 3]. One for which `DRAWS` draws find none has fewer.
 
     Returns:
         Corruptions, int32 [M, 3], and the row of the triple of each, int64 [M].
     """
     sampler = NegativeSampler(Occurrences.of_graph(graph), 2 * DRAWS, p)
-    seeds = tf.constant(stream(seed, "calibration"))
-    drawn = sampler.draw(tf.constant(triples, tf.int32), seeds, by_side=True).entities.numpy()  # [N, 2, draws]
-    facts = np.concatenate([graph.split(name) for name in SPLITS]).astype(np.int64)
-    known = np.sort(triple_keys(facts[:, 0], facts[:, 1], facts[:, 2], graph.num_entities, graph.num_relations))
+    drawn = sampler.draw(tf.constant(triples, tf.int32), stream(seed, "calibration"), by_side=True).entities.numpy()
+
+    def keys(triples: np.ndarray) -> np.ndarray:
+        return triple_keys(*np.moveaxis(triples.astype(np.int64), -1, 0), graph.num_entities, graph.num_relations)
+
+    known = np.sort(keys(np.concatenate([graph.split(name) for name in SPLITS])))
     corruptions, rows = [], []
     for side in (HEAD, TAIL):
-        corrupted = np.repeat(triples[:, None].astype(np.int64), DRAWS, 1)  # [N, draws, 3]
+        corrupted = np.repeat(triples[:, None], DRAWS, 1)  # [N, draws, 3]
         corrupted[..., column(side)] = drawn[:, side]
-        head, relation, tail = np.moveaxis(corrupted, -1, 0)
-        keys = triple_keys(head, relation, tail, graph.num_entities, graph.num_relations)
-        new = ~contains(known, keys).numpy()
+        new = ~find(known, keys(corrupted))[1]
         rows.append(np.flatnonzero(new.any(1)))
         corruptions.append(corrupted[rows[-1], new[rows[-1]].argmax(1)])
-    return np.concatenate(corruptions).astype(np.int32), np.concatenate(rows)
+    return np.concatenate(corruptions), np.concatenate(rows)
 
 
 def balanced_weights(true: np.ndarray) -> np.ndarray:
@@ -175,14 +161,10 @@ def balanced_weights(true: np.ndarray) -> np.ndarray:
 
 
 def fit(scores: np.ndarray, true: np.ndarray) -> tuple[float, float]:
-    """Returns the slope and intercept of least cross entropy.
+    """Returns the slope and intercept of least cross entropy, of scores and which of them are those of triples, [N].
 
     All triples weigh as much as all corruptions. The targets are Platt's, which no finite score reaches:
     (n₊ + 1) / (n₊ + 2) for the n₊ triples, and 1 / (n₋ + 2) for the n₋ corruptions.
-
-    Args:
-        scores: float64 [N].
-        true: which are scores of triples, bool [N].
     """
     positives, negatives = int(true.sum()), int((~true).sum())
     targets = np.where(true, (positives + 1) / (positives + 2), 1 / (negatives + 2))
@@ -198,8 +180,7 @@ def fit(scores: np.ndarray, true: np.ndarray) -> tuple[float, float]:
         probabilities = sigmoid(inputs @ point)
         return (inputs.T * (weights * probabilities * (1 - probabilities))) @ inputs
 
-    options = {"gtol": TOLERANCE}
-    found = optimize.minimize(loss, np.zeros(2), jac=True, hess=curvature, method="trust-exact", options=options)
+    found = optimize.minimize(loss, np.zeros(2), jac=True, hess=curvature, method="trust-exact", tol=TOLERANCE)
     return float(found.x[0] / scale), float(found.x[1])
 
 
@@ -218,11 +199,10 @@ def expected_calibration_error(
     """
     weights = np.ones(len(true)) if weights is None else weights
     places = np.minimum((probabilities * bins).astype(int), bins - 1)
-    found = []
-    for i in np.unique(places).tolist():
-        here = places == i
-        weight = float(weights[here].sum())
-        probability, share = (float(weights[here] @ x[here] / weight) for x in (probabilities, true))
-        found.append(Bin(i / bins, (i + 1) / bins, weight, probability, share))
-    total = sum(x.weight for x in found)
-    return sum(x.weight * abs(x.probability - x.true) for x in found) / (total or 1), tuple(found)
+    totals, means, shares = (np.bincount(places, weights * x, bins) for x in (1, probabilities, true))
+    found = [
+        Bin(i / bins, (i + 1) / bins, float(totals[i]), float(means[i] / totals[i]), float(shares[i] / totals[i]))
+        for i in np.flatnonzero(totals).tolist()
+    ]
+    error = sum(x.weight * abs(x.probability - x.true) for x in found)
+    return float(error / (totals.sum() or 1)), tuple(found)

@@ -6,8 +6,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from jobi_tf.data.occurrences import HEAD, column
-from jobi_tf.data.ranges import ranges
+from jobi_tf.data.occurrences import HEAD, column, ranges
 
 BLOCK = 2**22  # paths at once
 CELLS = 2**25  # of a dense matrix at once
@@ -56,9 +55,8 @@ class Edges:
 
     def row(self, source: int, label: int) -> int:
         """Returns the row of a source and a label."""
-        return int(
-            self.starts[source] + np.searchsorted(self.label[self.starts[source] : self.starts[source + 1]], label)
-        )
+        start, end = self.starts[source : source + 2]
+        return int(start + np.searchsorted(self.label[start:end], label))
 
     def two_steps(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Follows the edges of rows, and from there all edges except those back; yields blocks.
@@ -71,10 +69,10 @@ class Edges:
         for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(block)) + 1):
             for start in range(0, len(part), most):
                 places = part[start : start + most]
-                found = self.targets[rows[places]] @ self.features
-                place, target = np.repeat(places, np.diff(found.indptr)), self.source[found.indices]
+                found = (self.targets[rows[places]] @ self.features).tocoo()
+                place, target = places[found.row], self.source[found.col]
                 away = target != self.source[rows[place]]
-                yield place[away], self.inverse[found.indices[away]], target[away]
+                yield place[away], self.inverse[found.col[away]], target[away]
 
     def count_two_steps(self, first: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts the pairs that are joined by an edge of the label `first` and an edge of each other label.
@@ -94,9 +92,8 @@ class Edges:
             sources, source = np.unique(self.source[rows[place]], return_inverse=True)
             pair = self.pairs[sources].toarray()[source, target]
             (joined,) = pair.nonzero()
-            held = self.held[pair[joined] - 1]
-            keys = np.repeat(second[joined], np.diff(held.indptr)) * self.labels + held.indices
-            hits += np.bincount(keys, minlength=self.labels**2)
+            held = self.held[pair[joined] - 1].tocoo()
+            hits += np.bincount(second[joined][held.row] * self.labels + held.col, minlength=self.labels**2)
         return body, hits.reshape(self.labels, self.labels)
 
     @cached_property

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from jobi_tf.data.graph import Graph
+from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.data.shards import blocks
 from jobi_tf.errors import DataError, UsageError
@@ -15,20 +15,7 @@ from jobi_tf.evaluation.answers import ByName, candidate_ids
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.evaluation.ranker import MEMORY_BUDGET, RankedModel, check_graph, ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
-from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import data_frame, html_table
-
-
-class Trained(Protocol):
-    """A model with the graph that its ids mean; what `jobi_tf.load_run` returns is one."""
-
-    @property
-    def model(self) -> JoBi:
-        """The model."""
-
-    @property
-    def graph(self) -> Graph:
-        """The graph."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +97,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: RankedModel | Trained | ByName,
+    model: RankedModel | ByName,
     graph: Graph | None = None,
     split: str | None = None,
     side: str = "both",
@@ -161,24 +148,21 @@ def evaluate(
         raise UsageError("expected either raw or filter_with, got both")
     if split is not None and triples is not None:
         raise UsageError("expected either split or triples, got both")
-    split = split or "test"
-    ids = np.asarray(graph.split(split)) if triples is None else graph.ids_of_triples(triples)
+    if triples is None:
+        split = split or "test"
+    ids = graph.ids_of_triples(triples) if split is None else np.asarray(graph.split(split))
     if not len(ids):
-        raise DataError(
-            f"expected triples to rank, got none in {'triples' if triples is not None else f'split {split}'}"
-        )
+        raise DataError(f"expected triples to rank, got none of {'`triples`' if split is None else split}")
     if filter_with is None:
-        filter_with = ("train", "valid", "test") if split == "test" or triples is not None else ("train", "valid")
-    filter_with = () if raw else tuple(filter_with)
-    known = KnownAnswers.of_graph(graph, filter_with, ids) if filter_with else None
-    allowed = candidate_ids(graph, candidates)
-    ranker = ranker_for(ranked, known, allowed, memory_budget)
+        filter_with = ("train", "valid") if split in ("train", "valid") else SPLITS
+    splits = () if raw else tuple(filter_with)
+    known = KnownAnswers.of_graph(graph, splits, ids) if splits else None
+    ranker = ranker_for(ranked, known, candidate_ids(graph, candidates), memory_budget)
     start = time.perf_counter()
     sides = SIDES if side == "both" else (side,)
     ranks = {name: ranker.rank(ids, SIDES.index(name), progress) for name in sides}
     seconds = time.perf_counter() - start
-    name = split if triples is None else "given"
-    return Evaluation(name, ids, unseen_triples(graph, ids), ranks, seconds)
+    return Evaluation(split or "given", ids, unseen_triples(graph, ids), ranks, seconds)
 
 
 def unseen_triples(graph: Graph, triples: np.ndarray) -> np.ndarray:

@@ -66,9 +66,9 @@ class Exclusions(NumpyModel):
         entities, labels = self._edges.queries(triples, side)
         place, rows = self._edges.rows_of(entities)
         against = self.expected[self._edges.label[rows], labels[place]] > 0
-        targets = self._edges.targets[rows[against]]
-        scores[np.repeat(place[against], np.diff(targets.indptr)), targets.indices] = -1
-        (alone,) = np.nonzero(self.loops[labels])
+        targets = self._edges.targets[rows[against]].tocoo()
+        scores[place[against][targets.row], targets.col] = -1
+        (alone,) = self.loops[labels].nonzero()
         scores[alone, entities[alone]] = -1
         return scores
 

@@ -1,6 +1,7 @@
 """Why a model believes a triple, what its graph says for it, and which triples the model believes most."""
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +22,8 @@ SHOWN = 5  # paths, and similar triples
 class RulePath(NamedTuple):
     """A path from head to tail in the training triples, and the rule that it is an instance of.
 
-    Attributes:
-        path: the path, such as `Bern -[capital of]-> Switzerland`.
-        confidence: that of the rule, hits / (body + 5), where the body is the number of pairs of entities with such a
-            path.
-        support: its hits, the number of these pairs between which the relation holds in training.
+    The path is a text such as `Bern -[capital of]-> Switzerland`. The support is the number of pairs of entities with
+    such a path between which the relation holds in training; see `Rule` for the confidence.
     """
 
     path: str
@@ -102,28 +100,23 @@ def paths(graph: Graph, triple: np.ndarray) -> list[RulePath]:
     train = np.asarray(graph.train)
     edges = Edges(train[(train != np.asarray(triple)).any(1)], graph.num_entities, graph.num_relations)
     head, relation, tail = np.asarray(triple, np.int64).tolist()
-    found, names = [], graph.entities
-
-    def rate(path: str, body: int, hits: int) -> None:
-        if hits:
-            found.append(RulePath(path, float(confidence(np.array(hits), np.array(body))), int(hits)))
-
+    names, found = graph.entities, []  # texts, bodies and hits
     pairs, joined = edges.one_step
     _, rows = edges.rows_of(np.array([head]))
     for label in edges.label[rows][edges.targets[rows][:, [tail]].toarray()[:, 0] > 0].tolist():
-        rate(f"{names[head]} {_edge(graph, label)} {names[tail]}", pairs[label], joined[label, relation])
-    seconds: dict[int, list[int]] = {}
-    for place, second, target in edges.two_steps(rows):
-        for row, label in zip(rows[place[target == tail]].tolist(), second[target == tail].tolist(), strict=True):
-            seconds.setdefault(row, []).append(label)
-    for row, labels in seconds.items():
-        pairs, joined = edges.count_two_steps(int(edges.label[row]))
-        for label in labels:
-            last = edges.row(tail, (label + graph.num_relations) % edges.labels)
+        text = f"{names[head]} {_edge(graph, label)} {names[tail]}"
+        found.append((text, pairs[label], joined[label, relation]))
+    count = lru_cache(1)(edges.count_two_steps)  # paths by one first edge come one after the other
+    for place, seconds, target in edges.two_steps(rows):
+        for row, second in zip(rows[place[target == tail]].tolist(), seconds[target == tail].tolist(), strict=True):
+            first = int(edges.label[row])
+            pairs, joined = count(first)
+            last = edges.row(tail, (second + graph.num_relations) % edges.labels)
             between = np.intersect1d(edges.targets[row].indices, edges.targets[last].indices)[0]
-            steps = names[head], _edge(graph, edges.label[row]), names[between], _edge(graph, label), names[tail]
-            rate(" ".join(steps), pairs[label], joined[label, relation])
-    return sorted(found, key=lambda x: (-x.confidence, -x.support))[:SHOWN]
+            steps = names[head], _edge(graph, first), names[between], _edge(graph, second), names[tail]
+            found.append((" ".join(steps), pairs[second], joined[second, relation]))
+    rated = [RulePath(text, float(confidence(hits, body)), int(hits)) for text, body, hits in found if hits]
+    return sorted(rated, key=lambda x: (-x.confidence, -x.support))[:SHOWN]
 
 
 def _edge(graph: Graph, label: int) -> str:
@@ -188,7 +181,7 @@ def best_new_triples(
             chosen = np.argpartition(-found, min(k, found.size) - 1, axis=None)[:k]
             row, place = np.unravel_index(chosen, found.shape)
             best = np.concatenate([best, np.stack([block[row], np.full(len(row), r), tails[place]], 1)])
-            scores = np.concatenate([scores, found[row, place]])
+            scores = np.append(scores, found[row, place])
             order = np.argsort(-scores, kind="stable")[:k]
             best, scores = best[order], scores[order]
     finite = np.isfinite(scores)

@@ -7,7 +7,6 @@ import numpy as np
 from scipy import sparse
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.ranges import ranges
 from jobi_tf.errors import UsageError, check_at_least
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.edges import Edges, incidence
@@ -23,13 +22,10 @@ EXCLUDED = 100  # subtracted from the score of an excluded candidate; that of ru
 
 
 class Rule(NamedTuple):
-    """A rule.
+    """A rule, such as `grandparent(X, Y) <- parent(X, A), parent(A, Y)`; words other than X, Y, A are names.
 
-    Attributes:
-        rule: its text, such as `grandparent(X, Y) <- parent(X, A), parent(A, Y)`; words other than X, Y, A are names.
-        confidence: hits / (body + 5).
-        hits: pairs or entities for which the body and the head hold in training.
-        body: those for which the body holds.
+    The body holds for `body` pairs or entities in training, and of these the head for `hits`; the confidence is
+    hits / (body + 5).
     """
 
     rule: str
@@ -39,11 +35,9 @@ class Rule(NamedTuple):
 
 
 class Exclusion(NamedTuple):
-    """A rule that excludes candidates.
+    """A rule that excludes candidates, such as `not parent(X, Y) <- spouse(X, Y)` or `not parent(X, X)`.
 
-    Attributes:
-        rule: its text, such as `not parent(X, Y) <- spouse(X, Y)`, or `not parent(X, X)`.
-        expected: pairs for which body and head would hold in training by chance, where there are none.
+    Body and head hold for no pair in training, where by chance they would for the number `expected`.
     """
 
     rule: str
@@ -116,7 +110,7 @@ class RuleModel(ByName, NumpyModel):
             found = matrix.tocoo()
             columns = [np.full(found.nnz, x) for x in (1, label)]
             parts.append(np.stack([*columns, found.row, found.col, found.data, self._bodies[found.row]], 1))
-        rows = np.concatenate([part[np.lexsort((-part[:, 4], -confidence(*part.T[4:])))[:k]] for part in parts])
+        rows = np.concatenate(parts)
         rows = rows[np.lexsort((-rows[:, 4], -confidence(*rows.T[4:])))[:k]]
         texts = [self._constant_text(*x) if constant else self._path_text(*x) for constant, *x in rows[:, :4].tolist()]
         values = zip(texts, confidence(*rows.T[4:]).tolist(), *rows[:, 4:].T.tolist(), strict=True)
@@ -234,11 +228,10 @@ class RuleModel(ByName, NumpyModel):
         place, rows = edges.rows_of(entities)
         begins = np.isin(edges.label[rows], rules[:, 1])
         place, rows = place[begins], rows[begins]
-        labels, steps = edges.label[rows], edges.targets[rows]
-        step = np.repeat(np.arange(len(rows)), np.diff(steps.indptr))
-        values = table[labels[step], edges.labels]
+        labels, steps = edges.label[rows], edges.targets[rows].tocoo()
+        values = table[labels[steps.row], edges.labels]
         single = values > 0
-        found = [[x[single] for x in (place[step], steps.indices, labels[step], values)]]
+        found = [[x[single] for x in (place[steps.row], steps.col, labels[steps.row], values)]]
         for at, second, target in edges.two_steps(rows):
             values = table[labels[at], second]
             at, target, values = at[values > 0], target[values > 0], values[values > 0]
@@ -252,26 +245,20 @@ class RuleModel(ByName, NumpyModel):
 
     def _predicted_constants(self, label: int, entities: np.ndarray) -> list[np.ndarray]:
         """Returns the constants of the rules whose body holds for `entities`, and those that are frequent."""
-        hits, frequent = self._constants[label], len(self._edges.source) + label
-        features = self._features[entities]
-        place = np.repeat(np.arange(len(entities)), np.diff(features.indptr))
-        others = features.indices != frequent
-        place = np.append(place[others], np.arange(len(entities)))
-        feature = np.append(features.indices[others], np.full(len(entities), frequent))
-        counts = np.diff(hits.indptr)[feature]
-        cells = ranges(hits.indptr[feature].astype(np.int64), counts)
-        values = confidence(hits.data[cells], np.repeat(self._bodies[feature], counts))
-        return [np.repeat(place, counts), hits.indices[cells], np.full(len(cells), self._edges.labels), values]
+        features, frequent = self._features[entities].tocoo(), len(self._edges.source) + label
+        others = features.col != frequent
+        place = np.append(features.row[others], np.arange(len(entities)))
+        feature = np.append(features.col[others], np.full(len(entities), frequent))
+        hits = self._constants[label][feature].tocoo()
+        values = confidence(hits.data, self._bodies[feature[hits.row]])
+        return [place[hits.row], hits.col, np.full(hits.nnz, self._edges.labels), values]
 
     def _predicted_having(self, label: int, entities: np.ndarray) -> list[np.ndarray]:
         """Returns the entities for which the body of a rule holds whose constant is one of `entities`."""
-        hits = self._by_entity[label][entities]  # [N, features]
-        place = np.repeat(np.arange(len(entities)), np.diff(hits.indptr))
-        values = confidence(hits.data, self._bodies[hits.indices])
-        counts = np.diff(self._having.indptr)[hits.indices]
-        cells = ranges(self._having.indptr[hits.indices].astype(np.int64), counts)
-        groups = np.full(len(cells), self._edges.labels + 1)
-        return [np.repeat(place, counts), self._having.indices[cells], groups, np.repeat(values, counts)]
+        hits = self._by_entity[label][entities].tocoo()  # [N, features]
+        values = confidence(hits.data, self._bodies[hits.col])
+        having = self._having[hits.col].tocoo()
+        return [hits.row[having.row], having.col, np.full(having.nnz, self._edges.labels + 1), values[having.row]]
 
     def _combined(
         self, row: np.ndarray, entity: np.ndarray, group: np.ndarray, value: np.ndarray

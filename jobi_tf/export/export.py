@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from jobi_tf.data.graph import Graph
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.calibration import Calibration, calibrate, sample
-from jobi_tf.evaluation.evaluate import Trained
 from jobi_tf.export.card import model_card
 from jobi_tf.export.contract import BATCHES, contract, example_requests, write_id_tables, write_warmup
 from jobi_tf.export.drift import Drift, measure_drift
@@ -29,8 +29,16 @@ CHECKED_ROWS = 2**16  # of a table, at once
 LAST_VERSION = 2**63 - 1  # TensorFlow Serving stores versions in 64 bits
 
 
-class Trainable(Trained, Protocol):
+class Trainable(Protocol):
     """A run: what `jobi_tf.load_run` returns."""
+
+    @property
+    def model(self) -> JoBi:
+        """The model."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
 
     @property
     def history(self) -> Mapping[str, Sequence[Any]]:

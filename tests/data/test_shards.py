@@ -8,8 +8,7 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import KnownAnswers, Occurrences
 from jobi_tf.data.shards import Shards, ShardWriter, blocks
 from jobi_tf.datasets import reading
-from jobi_tf.datasets.sharding import write_shards
-from jobi_tf.datasets.writing import write_text
+from jobi_tf.datasets.writing import write_shards, write_text
 from jobi_tf.errors import DataError, JobiError, UsageError
 from tests.graphs import named_graph, random_graph
 

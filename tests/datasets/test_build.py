@@ -3,7 +3,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from jobi_tf.datasets.build import Recipe, build, core, distinct, hold_out
+from jobi_tf.data.occurrences import distinct_triples
+from jobi_tf.datasets.build import Recipe, build, core, hold_out
 from jobi_tf.errors import DataError, UsageError
 
 ENTITIES, RELATIONS = 60, 7
@@ -16,6 +17,10 @@ def draw(seed: int, count: int | None = None) -> np.ndarray:
     ends = (ENTITIES * random.random((count, 2)) ** 2).astype(np.int32)
     relations = random.integers(0, RELATIONS, count, np.int32)
     return np.stack([ends[:, 0], relations, ends[:, 1]], 1)
+
+
+def distinct(triples: np.ndarray) -> np.ndarray:
+    return triples[np.sort(distinct_triples(triples)[0])]
 
 
 def naive_core(triples: list[tuple], least: int) -> tuple[list[tuple], list[list[tuple]]]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from jobi_tf.datasets.sharding import write_shards
+from jobi_tf.datasets.writing import write_shards
 from jobi_tf.errors import UsageError
 from jobi_tf.training.assembly import build_model, completed
 from jobi_tf.training.config import TrainConfig
