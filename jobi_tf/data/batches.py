@@ -159,7 +159,9 @@ def training_batches(
     known = graph.train if filter_negatives else None
     if sampler is None:
         sampler = NegativeSampler(Occurrences.of_graph(graph), negatives, p, known)
-    weights, draws = _mean_one(graph, split), stream(seed, "negatives")
+    weights, draws = graph.weights.get(split), stream(seed, "negatives")
+    if weights is not None:
+        weights = tf.constant(weights / np.mean(weights, dtype=np.float64), tf.float32)
 
     def batch(step: tf.Tensor, chosen: tf.Tensor, ids: tf.Tensor | None = None) -> tuple[dict[str, tf.Tensor], ...]:
         if shared:
@@ -280,12 +282,6 @@ def query_batches(
 def number_of_queries(graph: Graph, split: str = "train", answers_per_query: int = ANSWERS_PER_QUERY) -> int:
     """Returns the number of queries of a split on both sides, of which those with many answers occur in parts."""
     return len(KnownAnswers.of_graph(graph, [split]).answers.in_parts(answers_per_query)[1])
-
-
-def _mean_one(graph: Graph, split: str) -> tf.Tensor | None:
-    """Returns the weights of a split's triples, scaled to a mean of 1, float32 [N]; None where there are none."""
-    weights = graph.weights.get(split)
-    return None if weights is None else tf.constant(weights / np.mean(weights, dtype=np.float64), tf.float32)
 
 
 def _ragged(lists: Csr) -> tf.RaggedTensor:

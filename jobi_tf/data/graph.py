@@ -99,9 +99,9 @@ class Graph:
 
     def __repr__(self) -> str:
         """Returns name and sizes in one line."""
-        counts = [f"{len(names):,} {_plural(names.kind, len(names))}" for names in (self.entities, self.relations)]
+        names = f"{self.num_entities:,} entities, {self.num_relations:,} relations"
         triples = ", ".join(f"{len(rows):,} {split}" for split, rows in self.splits.items())
-        return f"<Graph {self.name}: {', '.join(counts)}, {triples} triples>"
+        return f"<Graph {self.name}: {names}, {triples} triples>"
 
     def _repr_html_(self) -> str:
         rows = {"entities": self.num_entities, "relations": self.num_relations}
@@ -265,18 +265,13 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
 
 
 def _checked_name(value: Any, row: int, split: str) -> str:
-    name = str(value) if isinstance(value, str) else _text(value)
-    if not name or "\n" in name:
+    """Returns a value as text, bytes, as TensorFlow has them, as UTF-8."""
+    name = value.decode() if isinstance(value, bytes) else str(value)
+    itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
+    missing = value is None or not isinstance(itself, bool | np.bool_) or not itself
+    if missing or not name or "\n" in name:
         raise DataError(f"expected a name in one line in row {row} of {split}, got {value!r}")
     return name
-
-
-def _text(value: Any) -> str:
-    """Returns a value that is not a string as text, "" for a missing one; bytes, as TensorFlow has them, are UTF-8."""
-    if isinstance(value, bytes):
-        return value.decode()
-    itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
-    return str(value) if value is not None and isinstance(itself, bool | np.bool_) and itself else ""
 
 
 def _checked_weights(weights: Any, count: int) -> np.ndarray:
@@ -291,7 +286,3 @@ def _checked_weights(weights: Any, count: int) -> np.ndarray:
     if not np.isfinite(values).all() or (values < 0).any() or not values.any():
         raise DataError("expected finite weights, none of them negative and not all 0")
     return values
-
-
-def _plural(kind: str, count: int) -> str:
-    return kind if count == 1 else {"entity": "entities"}.get(kind, f"{kind}s")

@@ -181,7 +181,8 @@ class NegativeSampler:
         else:
             row = self._row(triples[:, 1:2], at_tail)
             placed = entities = self._draw(row, part.of(_random_bits(shape, draws)))
-        labels = [self._triple_labels(triples, placed, at_tail), self._pair_labels(row, placed)]
+        pairs = row * self.num_entities + tf.cast(placed, tf.int64)
+        labels = [self._triple_labels(triples, placed, at_tail), self._pairs(pairs)]
         if by_side:
             entities, *labels = (
                 tf.reshape(x, tf.concat([tf.shape(x)[:-1], [len(SIDES), self.negatives // 2]], 0))
@@ -208,9 +209,6 @@ class NegativeSampler:
         place = start + tf.bitwise.right_shift(fraction * (stop - start), 32)
         seen = tf.gather(self._seen, tf.minimum(place, self._seen.shape[0] - 1))
         return tf.where(biased & (stop > start), seen, drawn)
-
-    def _pair_labels(self, row: tf.Tensor, entities: tf.Tensor) -> tf.Tensor:
-        return self._pairs(row * self.num_entities + tf.cast(entities, tf.int64))
 
     def _triple_labels(self, triples: tf.Tensor, entities: tf.Tensor, at_tail: tf.Tensor) -> tf.Tensor:
         if self._known is None:

@@ -27,10 +27,7 @@ def triple_keys(head, relation, tail, num_entities: int, num_relations: int):  #
 
 
 def distinct_triples(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Finds equal triples, whatever the number of entities and relations.
-
-    Args:
-        triples: ids, [N, 3], at least one.
+    """Finds equal triples, ids [N, 3], whatever the number of entities and relations; there is at least one.
 
     Returns:
         The first row of each distinct triple, and for each row the number of its triple in that list; both int64, [n]
@@ -158,15 +155,6 @@ def query_keys(side: int, triples: np.ndarray, num_entities: int, num_relations:
     return (side * num_entities + anchor) * num_relations + triples[:, 1]
 
 
-def _answer(triples: np.ndarray, queries: np.ndarray, sides: Iterable[int], graph: Graph) -> np.ndarray:
-    """Returns which triples answer one of `queries` on one of the sides, bool [N]; both int [..., 3]."""
-    answer = np.zeros(len(triples), bool)
-    for side in sides:
-        asked, keys = (query_keys(side, x, graph.num_entities, graph.num_relations) for x in (queries, triples))
-        answer |= find(distinct(asked), keys)[1]
-    return answer
-
-
 @dataclass(frozen=True)
 class KnownAnswers:
     """The true answers to every query that occurs in some triples: the filter of filtered ranks.
@@ -205,11 +193,14 @@ class KnownAnswers:
                 the time and memory; None for all queries.
             side: the side on which entities are sought; None for both.
         """
-        sides = (HEAD, TAIL) if side is None else (side,)
-        parts = (part for name in splits for part in blocks(graph.split(name)))
-        if queries is not None:
-            parts = (part[_answer(part, queries, sides, graph)] for part in parts)
-        return cls.from_triples(np.concatenate([*parts]), graph.num_entities, graph.num_relations)
+        parts = []
+        sizes, sides = (graph.num_entities, graph.num_relations), (HEAD, TAIL) if side is None else (side,)
+        asked = [] if queries is None else [distinct(query_keys(x, queries, *sizes)) for x in sides]
+        for name in splits:
+            for part in blocks(graph.split(name)):
+                answers = [find(keys, query_keys(x, part, *sizes))[1] for x, keys in zip(sides, asked, strict=False)]
+                parts.append(part[np.any(answers, axis=0)] if answers else part)
+        return cls.from_triples(np.concatenate(parts), *sizes)
 
     def lookup(self, side: int, triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Finds the known answers of each triple's query.

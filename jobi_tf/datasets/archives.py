@@ -18,6 +18,7 @@ from jobi_tf.datasets.reading import TripleReader
 from jobi_tf.errors import DataError, JobiError, UsageError
 
 _TIMEOUT = 30.0  # seconds without an answer, or between two parts of it
+_DOWNLOADS = "archives"  # in the cache
 _LARGEST_MEMBER = 1 << 30  # bytes
 
 
@@ -31,16 +32,12 @@ def find(dataset: DataSet, archive: Path | None = None) -> Path | None:
         if not archive.is_file():
             raise UsageError(f"expected the archive {dataset.file} at {archive}, which is not a file")
         return archive
-    candidates = [_downloads() / dataset.file]
-    if folder := os.environ.get("JOBI_TF_ARCHIVES"):
-        if not Path(folder).expanduser().is_dir():
-            raise UsageError(f"expected a folder of archives in JOBI_TF_ARCHIVES, got {folder!r}")
-        candidates.insert(0, Path(folder).expanduser() / dataset.file)
-    return next((path for path in candidates if path.is_file()), None)
-
-
-def _downloads() -> Path:
-    return cache.home() / "archives"
+    folders = [cache.home() / _DOWNLOADS]
+    if given := os.environ.get("JOBI_TF_ARCHIVES"):
+        folders.insert(0, Path(given).expanduser())
+        if not folders[0].is_dir():
+            raise UsageError(f"expected a folder of archives in JOBI_TF_ARCHIVES, got {given!r}")
+    return next((path for folder in folders if (path := folder / dataset.file).is_file()), None)
 
 
 def download(dataset: DataSet) -> Graph:
@@ -53,7 +50,7 @@ def download(dataset: DataSet) -> Graph:
     import pooch
     import requests
 
-    folder = _downloads()
+    folder = cache.home() / _DOWNLOADS
     cache.make_folder(folder)
     digest = dataset.digests.get(dataset.file, "")
     pooch.get_logger().setLevel("WARNING")
@@ -130,27 +127,23 @@ def read_archive(dataset: DataSet, path: Path) -> Graph:
     """
     if dataset.file in dataset.digests:
         verify(dataset, path)
-    reader, parts = TripleReader(), {}
-    for split, where, content in _members(dataset, path):
-        parts[split] = reader.read(io.BytesIO(content), where)
-    found = {"entities": len(reader.entities), "relations": len(reader.relations)}
-    found |= {f"{split} triples": len(rows.triples) for split, rows in parts.items()}
-    expected = {"entities": dataset.entities, "relations": dataset.relations}
-    expected |= {f"{split} triples": count for split, count in dataset.triples.items()}
-    if wrong := [kind for kind in expected if found[kind] != expected[kind]]:
-        listed = ", ".join(f"{expected[kind]:,} {kind} (got {found[kind]:,})" for kind in wrong)
-        raise DataError(f"{path}: expected {dataset.title} with {listed}")
+    reader = TripleReader()
+    parts = {split: reader.read(io.BytesIO(content), where) for split, where, content in _members(dataset, path)}
+    counts = {
+        "entities": (dataset.entities, len(reader.entities)),
+        "relations": (dataset.relations, len(reader.relations)),
+        **{f"{split} triples": (dataset.triples[split], len(rows.triples)) for split, rows in parts.items()},
+    }
+    wrong = [f"{count:,} {kind} (got {found:,})" for kind, (count, found) in counts.items() if count != found]
+    if wrong:
+        raise DataError(f"{path}: expected {dataset.title} with {', '.join(wrong)}")
     return reader.graph(dataset.name, parts)
 
 
 def _members(dataset: DataSet, path: Path) -> Iterator[tuple[str, str, bytes]]:
     """Reads the files of triples in an archive into memory; nothing is written, and other members are not read.
 
-    Yields:
-        Split, name of the file in messages, and content, for train, valid and test.
-
-    Raises:
-        DataError: the archive is damaged, or a file is missing in it or has another digest than expected.
+    Yields split, name of the file in messages, and content.
     """
     try:
         with tarfile.open(path, "r:gz") as archive:

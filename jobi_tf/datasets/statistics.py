@@ -28,14 +28,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class RelationStatistics:
-    """Statistics of one relation, over its training triples.
+    """Numbers of triples, distinct heads and distinct tails of one relation in training.
 
-    Args:
-        name: the relation.
-        triples: number of triples.
-        heads: number of distinct heads.
-        tails: number of distinct tails.
-        category: `1-1`, `1-N` (a head has many tails), `N-1`, `N-N`; or `unseen` in training.
+    Its category is `1-1`, `1-N` (a head has many tails), `N-1`, `N-N`; or `unseen` in training.
     """
 
     name: str
@@ -75,7 +70,11 @@ class Statistics:
 def statistics(graph: Graph) -> Statistics:
     """Computes the statistics of a graph."""
     triples, heads, tails, category = _by_relation(graph)
-    shown = [*CATEGORIES, *(["unseen"] if "unseen" in category else [])]
+    categories = {}
+    for kind in [*CATEGORIES, *(["unseen"] if "unseen" in category else [])]:
+        chosen = category == kind
+        shares = {split: float(chosen[graph.splits[split][:, 1]].mean()) for split in SPLITS}
+        categories[kind] = {"relations": int(chosen.sum()), **shares}
     return Statistics(
         name=graph.name,
         entities=graph.num_entities,
@@ -84,7 +83,7 @@ def statistics(graph: Graph) -> Statistics:
         degree=Spread.of(entity_degrees(graph)),
         heads=Spread.of(heads),
         tails=Spread.of(tails),
-        categories={kind: _shares(graph, category == kind) for kind in shown},
+        categories=categories,
         by_relation=tuple(
             RelationStatistics(graph.relations[i], int(triples[i]), int(heads[i]), int(tails[i]), str(category[i]))
             for i in np.argsort(-triples, kind="stable").tolist()
@@ -127,9 +126,3 @@ def _by_relation(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     many_heads, many_tails = (triples >= _MANY * np.maximum(partners, 1) for partners in (tails, heads))
     category = np.where(triples > 0, np.array(CATEGORIES)[2 * many_heads + many_tails], "unseen")
     return triples, heads, tails, category
-
-
-def _shares(graph: Graph, chosen: np.ndarray) -> dict[str, float]:
-    """Returns the number of the chosen relations, bool [relations], and their share of the triples of each split."""
-    shares = {split: float(chosen[graph.splits[split][:, 1]].mean()) for split in SPLITS}
-    return {"relations": int(chosen.sum()), **shares}

@@ -75,10 +75,8 @@ class TripleBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  #
 
     def _generate_examples(self, graph: Graph, split: str) -> Iterator[tuple[int, dict[str, str]]]:
         for row, (head, relation, tail) in enumerate(graph.splits[split].tolist()):
-            yield (
-                row,
-                {"head": graph.entities[head], "relation": graph.relations[relation], "tail": graph.entities[tail]},
-            )
+            names = graph.entities[head], graph.relations[relation], graph.entities[tail]
+            yield row, dict(zip(("head", "relation", "tail"), names, strict=True))
 
 
 def _builder(dataset: DataSet) -> type[TripleBuilder]:

@@ -128,13 +128,7 @@ class ByName:
         return np.concatenate(parts)
 
     def tails(self, head: str, relation: str, k: int = 10, **options: Any) -> Table[Answer]:
-        """Returns the k best tails of (head, relation, ?), best first.
-
-        Args:
-            head: the known entity.
-            relation: the relation.
-            k: largest number of answers.
-            **options: as for `answers`.
+        """Returns the k best tails of (head, relation, ?), best first; the options are those of `answers`.
 
         Raises:
             DataError: a name is unknown.

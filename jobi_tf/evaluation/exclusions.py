@@ -56,8 +56,11 @@ class Exclusions(NumpyModel):
         head, relation, tail = np.asarray(graph.train).T
         loops = np.tile(np.bincount(relation[head == tail], minlength=graph.num_relations), 2)
         pairs, entities = edges.held.shape[0], graph.num_entities
-        self.expected = _unless(hits + np.diag(body), np.outer(body, body) / max(pairs, 1))
-        self.loops = _unless(loops, body * entities / (pairs + entities))
+        by_chance = np.outer(body, body) / max(pairs, 1), body * entities / (pairs + entities)
+        self.expected, self.loops = (
+            np.where((found == 0) & (expected > EXPECTED), expected, 0)
+            for found, expected in zip((hits + np.diag(body), loops), by_chance, strict=True)
+        )
         self._edges = edges
 
     def excluded(self, triples: np.ndarray, side: int) -> np.ndarray:
@@ -71,8 +74,3 @@ class Exclusions(NumpyModel):
         (alone,) = self.loops[labels].nonzero()
         scores[alone, entities[alone]] = -1
         return scores
-
-
-def _unless(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Returns the expected numbers where nothing is found though more than `EXPECTED` are expected, 0 elsewhere."""
-    return np.where((found == 0) & (expected > EXPECTED), expected, 0)

@@ -188,12 +188,7 @@ class PartsRanker:
     """Ranks as `Ranker` does, with one part of the entity table at a time in the memory of this process.
 
     Parameter servers hold the parts. Each is received twice for a side: to score the true answers that are among its
-    entities, and to count its entities with better and equal scores.
-
-    Args:
-        model: the model whose triple head scores.
-        known: answers that are left out as candidates, except the one that is ranked; None leaves out none.
-        memory_budget: bytes for the scores of a block.
+    entities, and to count its entities with better and equal scores. The arguments are those of `Ranker`.
     """
 
     def __init__(self, model: JoBi, known: KnownAnswers | None, memory_budget: int = MEMORY_BUDGET):
@@ -205,16 +200,7 @@ class PartsRanker:
         self._count = [tf.function(partial(self._count_block, side), reduce_retracing=True) for side in (HEAD, TAIL)]
 
     def rank(self, triples: np.ndarray, side: int, progress: Callable[[int], None] | None = None) -> Ranks:
-        """Ranks the entities on `side` of `triples`, int [N, 3].
-
-        Args:
-            triples: int [N, 3].
-            side: `HEAD` or `TAIL`.
-            progress: called with the number of triples that were ranked, once.
-
-        Raises:
-            JobiError: a score is not finite.
-        """
+        """Ranks the entities on `side` of `triples`; see `Ranker.rank`. `progress` is called once."""
         answers = triples[:, column(side)]
         part = np.searchsorted(self._ends, answers, "right")
         # The answers of a block are in one part, so that their scores come from the products that count its entities.
@@ -225,13 +211,13 @@ class PartsRanker:
         ]
         true, ranks, finite = np.zeros(len(triples), np.float32), np.zeros((2, len(triples)), np.int64), True
         with full_float32():
-            for i, first, candidates in self._candidates():
+            for first, candidates in self._candidates():
                 for block in blocks:
-                    if part[block[0]] == i:
+                    if 0 <= answers[block[0]] - first < len(candidates):
                         places = tf.constant(answers[block] - first, tf.int32)
                         true[block] = self._scores[side](triples[block], candidates, places)
                 del candidates  # before the next part is received
-            for _, first, candidates in self._candidates():
+            for first, candidates in self._candidates():
                 for block in blocks:
                     places = self._left_out(triples[block], side, first, first + len(candidates))
                     counts, good = self._count[side](triples[block], candidates, true[block], *places)
@@ -243,10 +229,10 @@ class PartsRanker:
             progress(len(triples))
         return Ranks(*ranks)
 
-    def _candidates(self) -> Iterator[tuple[int, int, tf.Tensor]]:
-        """Yields number, first entity and candidates of each part."""
-        for i, (part, end) in enumerate(zip(self._parts, self._ends, strict=True)):
-            yield i, int(end) - part.shape[0], self.model.scorer.candidate(tf.constant(read_in_blocks(part)))
+    def _candidates(self) -> Iterator[tuple[int, tf.Tensor]]:
+        """Yields the first entity and the candidates of each part."""
+        for part, end in zip(self._parts, self._ends, strict=True):
+            yield int(end) - part.shape[0], self.model.scorer.candidate(tf.constant(read_in_blocks(part)))
 
     def _left_out(self, triples: np.ndarray, side: int, first: int, end: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns row and place of each known answer of a block that is in a part, the true answers included."""
@@ -274,9 +260,7 @@ def ranker_for(
 ) -> Ranker | PartsRanker:
     """Returns a `PartsRanker` if parameter servers hold the tables of the model, else a `Ranker`.
 
-    Call it in the scope of the strategy.
-
-    Args: as for `Ranker`.
+    Call it in the scope of the strategy. The arguments are those of `Ranker`.
 
     Raises:
         UsageError: with parameter servers there are candidates, or the model is a pool or rules.
@@ -301,19 +285,10 @@ def _others(known: KnownAnswers | None, triples: np.ndarray, side: int) -> tuple
 def _better_and_equal(
     scores: tf.Tensor, true: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor, mask: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Counts candidates with better scores than the true answer, and with equal ones.
+    """Counts in scores [P, E] those better than the true answer's, [P], and those equal to it: int32 [2, P].
 
-    Known answers are counted with all others and then subtracted: scores are never overwritten.
-
-    Args:
-        scores: of all candidates, [P, E].
-        true: of the true answers, [P].
-        rows: row of each known answer that is left out, [K].
-        entities: its column, [K].
-        mask: the candidates that count, bool [E]; None for all.
-
-    Returns:
-        int32 [2, P].
+    Known answers, in `rows` and columns `entities`, [K], are counted with all others and then subtracted: scores are
+    never overwritten. Only candidates of the mask count, bool [E].
     """
     given = (scores, true) if mask is None else (scores, true, mask)
     few = scores.shape[1] is not None and scores.shape[1] < WORTH_COMPILING

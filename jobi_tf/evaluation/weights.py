@@ -20,14 +20,11 @@ TOLERANCE = 1e-6  # of the gradient of the mean cross entropy
 
 
 class Fitted(NamedTuple):
-    """Weights of several models.
+    """Weights of models for each relation, and in R more rows for its heads if these have their own: [R or 2R, models].
 
-    Attributes:
-        weights: those of the models for each relation, and in R more rows for its heads if these have their own:
-            [R or 2R, models].
-        method: `equal`, `global` (the same for all relations) or `relation`.
-        shrinkage: queries of validation that the global weights stand for in those of a relation.
-        held_out: for each way of weighting, its MRR on the halves of the validation split that it was not fitted on.
+    The method is `equal`, `global` (the same for all relations) or `relation`, in which the global weights stand for
+    `shrinkage` queries of validation. `held_out` has for each way of weighting its MRR on the halves of the validation
+    split that it was not fitted on.
     """
 
     weights: np.ndarray
@@ -38,12 +35,10 @@ class Fitted(NamedTuple):
 
 @dataclass(frozen=True)
 class _Queries:
-    """Validation queries: the row of their relation, and the scores of the true answer and then of wrong ones.
+    """Validation queries: the row of their relation, [N], and the scores of the true answer and then of wrong ones.
 
-    Args:
-        rows: int [N].
-        scores: those of each run, float32 [N, 1 + candidates, runs].
-        counts: the entities that each candidate stands for, 0 where there is no further one, [N, 1 + candidates].
+    Scores are those of each run, float32 [N, 1 + candidates, runs]. Counts are the entities that each candidate stands
+    for, 0 where there is no further one, [N, 1 + candidates].
     """
 
     rows: np.ndarray
