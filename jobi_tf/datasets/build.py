@@ -50,11 +50,9 @@ class Recipe:
     def sizes(self, triples: int) -> tuple[int, int]:
         """Returns the numbers of valid and of test triples, at least one each, for a number of triples."""
         default = min(5000, triples // 100)
-        valid, test = (
-            default if size is None else size if isinstance(size, int) else round(size * triples)
-            for size in (self.valid, self.test)
-        )
-        return max(1, valid), max(1, test)
+        given = (default if size is None else size for size in (self.valid, self.test))
+        valid, test = (max(1, size if isinstance(size, int) else round(size * triples)) for size in given)
+        return valid, test
 
 
 class Step(NamedTuple):

@@ -15,15 +15,7 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check on one split.
-
-    Args:
-        check: what was looked for.
-        where: the split.
-        count: how many were found.
-        total: out of how many.
-        examples: some of them, with the file and the line.
-    """
+    """What one check of one split, `where`, found: `count` out of `total`, some of them with file and line."""
 
     check: str
     where: str

@@ -124,13 +124,7 @@ def _shown(fields: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Rows:
-    """The triples of one file, or of one split of it.
-
-    Args:
-        triples: int32 [N, 3].
-        source: where the rows were read.
-        weights: float32 [N], if a weight column was read.
-    """
+    """The triples of one file, or of one split of it, int32 [N, 3], and their weights, float32 [N], if it has them."""
 
     triples: np.ndarray
     source: Source
@@ -275,11 +269,7 @@ def _weight(text: str) -> float:
 
 
 def find_splits(folder: Path) -> dict[str, Path]:
-    """Returns the files of train, valid and test in a folder.
-
-    Raises:
-        DataError: one is missing, or there are two of them.
-    """
+    """Returns the files of train, valid and test in a folder; a DataError if one is missing, or there are two."""
     files = {}
     for split in SPLITS:
         found = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
@@ -300,35 +290,23 @@ def read_folder(name: str, files: Mapping[str, Path], columns: Columns) -> Graph
 
 
 def read_and_split(path: Path, shares: Sequence[float], seed: int, columns: Columns) -> Graph:
-    """Reads one file and splits its triples at random by `parse_shares`; a split keeps the order of the file.
-
-    Raises:
-        DataError: as `TripleReader.read_file`, or there are too few triples for three splits.
-    """
+    """Reads one file and splits its triples at random by `parse_shares`; a split keeps the order of the file."""
     reader = TripleReader(columns)
     everything = reader.read_file(path)
-    count, source, weights = len(everything.triples), everything.source, everything.weights
+    count, weights = len(everything.triples), everything.weights
     ends = np.rint(np.cumsum(shares) * count).astype(int)
     if not 0 < ends[0] < ends[1] < count:
         raise DataError(f"{path}: expected enough triples for shares of {'/'.join(map(str, shares))}, got {count}")
     parts = {}
     for split, chosen in zip(SPLITS, np.split(np.random.default_rng(seed).permutation(count), ends[:2]), strict=True):
         chosen.sort()
-        lines = (chosen + source.first_line).astype(np.int32)
-        parts[split] = Rows(
-            everything.triples[chosen],
-            replace(source, lines=lines),
-            None if weights is None else weights[chosen],
-        )
+        source = replace(everything.source, lines=(chosen + everything.source.first_line).astype(np.int32))
+        parts[split] = Rows(everything.triples[chosen], source, None if weights is None else weights[chosen])
     return reader.graph(path.name.split(".")[0], parts)
 
 
 def parse_shares(text: str) -> tuple[float, ...]:
-    """Returns the shares of train, valid and test in a text such as `0.8/0.1/0.1`.
-
-    Raises:
-        UsageError: they are not three positive numbers with the sum 1.
-    """
+    """Returns the shares of train, valid and test in a text such as `0.8/0.1/0.1`; a UsageError if it has no three."""
     try:
         shares = tuple(float(share) for share in text.split("/"))
     except ValueError:

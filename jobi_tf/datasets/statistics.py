@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, both_sides, column
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, both_sides
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 _MANY = 1.5
@@ -106,17 +107,12 @@ def entity_types(graph: Graph, entities: np.ndarray) -> list[str]:
 
     They are N texts such as `capital tail`, or `unseen`.
     """
-    triples, count = graph.train.astype(np.int64), 2 * graph.num_relations
-    rows = [triples[:, column(side)] * count + side * graph.num_relations + triples[:, 1] for side in (HEAD, TAIL)]
-    keys, counts = np.unique(np.concatenate(rows), return_counts=True)
-    order = np.lexsort((counts, keys // count))  # the most frequent row of an entity is its last one
-    ends = np.searchsorted(keys[order] // count, entities, "right") - 1
-    types = []
-    for entity, end in zip(entities.tolist(), ends.tolist(), strict=True):
-        owner, row = divmod(int(keys[order[end]]), count)
-        side, relation = divmod(row, graph.num_relations)
-        types.append(f"{graph.relations[relation]} {SIDES[side]}" if owner == entity else "unseen")
-    return types
+    labels = np.concatenate([side * graph.num_relations + graph.train[:, 1] for side in (HEAD, TAIL)])
+    shape = graph.num_entities, len(SIDES) * graph.num_relations
+    counts = sparse.csr_matrix((np.ones(len(labels), np.int32), (both_sides(graph.train), labels)), shape)[entities]
+    names = [f"{relation} {side}" for side in SIDES for relation in graph.relations.names][::-1]
+    best, seen = np.ravel(counts[:, ::-1].argmax(1)), np.ravel(counts.sum(1)) > 0
+    return [names[x] if y else "unseen" for x, y in zip(best.tolist(), seen.tolist(), strict=True)]
 
 
 def _by_relation(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

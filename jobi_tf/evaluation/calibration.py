@@ -187,15 +187,10 @@ def fit(scores: np.ndarray, true: np.ndarray) -> tuple[float, float]:
 def expected_calibration_error(
     probabilities: np.ndarray, true: np.ndarray, weights: np.ndarray | None = None, bins: int = 10
 ) -> tuple[float, tuple[Bin, ...]]:
-    """Returns the expected calibration error, and the bins of equal width that hold any statement.
+    """Returns the expected calibration error of probabilities, and the bins of equal width that hold any.
 
     The error is the mean distance within a bin between the probability and the share that is true (Naeini et al. 2015).
-
-    Args:
-        probabilities: float [N], from 0 to 1.
-        true: bool [N].
-        weights: how much each counts, float [N]; None: all count 1.
-        bins: how many.
+    All arrays are [N]; without weights all statements count 1.
     """
     weights = np.ones(len(true)) if weights is None else weights
     places = np.minimum((probabilities * bins).astype(int), bins - 1)

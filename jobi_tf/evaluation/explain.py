@@ -151,14 +151,8 @@ def best_new_triples(
     relation in which they are the same. Training compares the candidates of a query, so that scores of different
     relations are comparable only roughly.
 
-    Args:
-        model: the model.
-        graph: the graph.
-        relation: the relation; None for all of them.
-        k: largest number of triples.
-
     Returns:
-        Triples, int32 [k, 3], and their scores, float32 [k], best first.
+        At most k triples, int32 [k, 3], of one relation or of all, and their scores, float32 [k], best first.
     """
     occurrences, known = Occurrences.of_graph(graph), KnownAnswers.of_graph(graph, SPLITS, side=TAIL)
     candidates = model.candidates()
