@@ -108,9 +108,9 @@ class ByName:
         return Occurrences.of_graph(self.graph)
 
     @cached_property
-    def _held_out(self) -> dict[tuple[int, int, int], str]:
+    def _held_out(self) -> dict[tuple[int, ...], str]:
         """The triples of the splits other than train, with their split."""
-        return {(h, r, t): name for name in SPLITS[1:] for h, r, t in self.graph.split(name).tolist()}
+        return {tuple(row): name for name in SPLITS[1:] for row in self.graph.split(name).tolist()}
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
         """Returns the scores of triples of names (head, relation, tail) as answers for tails: float32 [N].
@@ -178,8 +178,7 @@ class ByName:
             for answer, score, is_known in zip(*row, strict=True):
                 if answer >= 0:
                     triple[column(side)] = int(answer)
-                    head, name, tail = triple
-                    split = self._held_out.get((head, name, tail), "train") if is_known else None
+                    split = self._held_out.get(tuple(triple), "train") if is_known else None
                     rows.append(Answer(self.graph.entities[answer], float(score), bool(is_known), split))
             title = f"heads of (?, {relation}, {entity})" if side == HEAD else f"tails of ({entity}, {relation}, ?)"
             tables.append(Table(rows, Answer._fields, title))
