@@ -1,7 +1,6 @@
 """Best answers to a query with one open side, by id and by name."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,14 +16,10 @@ from jobi_tf.tables import Table
 SCORES_AT_ONCE = 2**26  # 256 MB
 
 
-@dataclass(frozen=True)
-class BestAnswers:
-    """The best answers to each query, best first.
+class BestAnswers(NamedTuple):
+    """The best answers to each query, best first, and whether they are known facts; each [N, k].
 
-    Args:
-        entities: int32 [N, k]; -1 fills up where fewer than k are left.
-        scores: float32 [N, k]; -inf where filled up.
-        known: whether the answer is a known fact, bool [N, k].
+    Where fewer than k are left, the entity is -1 and the score -inf.
     """
 
     entities: np.ndarray
