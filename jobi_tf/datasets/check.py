@@ -26,15 +26,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class RelationPair:
-    """Two relations that link the same entities.
+    """A relation that is a `duplicate` of another one, its `inverse`, or `symmetric`: the inverse of itself.
 
-    Args:
-        relation: the relation of which the larger share of entity pairs is also linked by the other one.
-        kind: `duplicate` of the other, `inverse` of the other, or `symmetric` (the inverse of itself).
-        other: the other relation.
-        share: that share of the entity pairs of `relation`, over all splits.
-        share_of_other: the share of the entity pairs of `other` that is also linked by `relation`.
-        support: the number of these entity pairs.
+    `support` pairs of entities of all splits are linked by both, which is a share of those of each relation; that of
+    the first one is the larger share.
     """
 
     relation: str
@@ -47,14 +42,10 @@ class RelationPair:
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of all checks on one graph.
+    """What the checks of a graph found: a finding for each check and split, also if nothing was found.
 
-    Args:
-        name: the graph.
-        findings: one for each check and split, also if nothing was found.
-        relation_pairs: relations that mostly duplicate or reverse another one, those with the largest share first.
-        threshold: the least share for these.
-        min_support: the least support for these.
+    The relation pairs have at least the share `threshold` and the support `min_support`, those with the largest share
+    first.
     """
 
     name: str

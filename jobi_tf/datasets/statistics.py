@@ -43,16 +43,12 @@ class RelationStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of a graph.
+    """Statistics of a graph: sizes over all splits, and what is true of its training triples.
 
     Args:
-        name: the graph.
-        entities: number of entities over all splits.
-        relations: number of relations over all splits.
-        triples: number of triples of each split.
-        degree: number of training triples in which an entity occurs, as head or tail, over all entities.
-        heads: number of distinct heads of a relation in training.
-        tails: number of distinct tails of a relation in training.
+        degree: number of triples in which an entity occurs, as head or tail, over all entities.
+        heads: number of distinct heads of a relation.
+        tails: number of distinct tails of a relation.
         categories: for each category the number of its `relations`, and its share of the triples of each split.
         by_relation: the statistics of every relation, those with the most triples first.
     """

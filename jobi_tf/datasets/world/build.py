@@ -13,6 +13,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import reduce
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -76,16 +77,15 @@ def capitals(sources: Sources) -> Iterator[Triple]:
         city = country["capital"].strip()
         if city:
             city = f"{city} (city)" if city in countries else SHARED_CAPITALS.get((code, city), city)
-            yield sources.names[code], "capital", city
+            yield code, "capital", city
 
 
 def neighbours(sources: Sources) -> Iterator[Triple]:
     """Land borders, from both sides."""
     for code, country in sources.countries.items():
-        for other in filter(None, country["neighbours"].split(",")):
-            if other in sources.names:
-                yield sources.names[code], "neighbour", sources.names[other]
-                yield sources.names[other], "neighbour", sources.names[code]
+        for other in sources.names.keys() & country["neighbours"].split(","):
+            yield code, "neighbour", sources.names[other]
+            yield other, "neighbour", sources.names[code]
 
 
 def regions(sources: Sources) -> Iterator[Triple]:
@@ -97,12 +97,12 @@ def regions(sources: Sources) -> Iterator[Triple]:
         yield continent, "part_of", AMERICAS
     for sub, continent in continent_of.items():
         region = english.territories[sub]
-        members = [sources.names[code] for code in containment[sub]["_contains"] if code in sources.names]
+        members = sources.names.keys() & containment[sub]["_contains"]
         if members and region != continent:
             yield region, "part_of", continent
-        for country in members:
-            yield country, "sub_region", region
-            yield country, "continent", continent
+        for code in members:
+            yield code, "sub_region", region
+            yield code, "continent", continent
 
 
 def languages(sources: Sources) -> Iterator[Triple]:
@@ -132,7 +132,7 @@ def languages(sources: Sources) -> Iterator[Triple]:
                 continue
             if name:
                 name = f"{name} (language)" if name in countries else name
-                yield sources.names[code], relation, name
+                yield code, relation, name
                 if language in likely:
                     script = likely[language].split("-")[1]
                     yield name, "script", SCRIPTS.get(script, sources.english.scripts[script]) + " script"
@@ -156,7 +156,7 @@ def currencies(sources: Sources) -> Iterator[Triple]:
     """Country to currencies."""
     for code, codes in tender(sources).items():
         for currency in codes:
-            yield sources.names[code], "currency", sources.english.currencies[currency]
+            yield code, "currency", sources.english.currencies[currency]
 
 
 def calling(sources: Sources) -> Iterator[Triple]:
@@ -164,8 +164,8 @@ def calling(sources: Sources) -> Iterator[Triple]:
     for code, country in sources.countries.items():
         number = country["phone"].lstrip("+").split("-")[0]
         if number:
-            yield sources.names[code], "calling_code", f"+{number}"
-            yield sources.names[code], "calling_zone", f"Calling zone {number[0]}"
+            yield code, "calling_code", f"+{number}"
+            yield code, "calling_zone", f"Calling zone {number[0]}"
 
 
 def time_zones(sources: Sources) -> Iterator[Triple]:
@@ -178,30 +178,23 @@ def time_zones(sources: Sources) -> Iterator[Triple]:
         known = [alias for alias in aliases if alias in sources.territory_zones.get(code, ())]
         if code not in sources.names or not known or place in DISPUTED_ZONES:
             continue
-        history = next((history for alias in aliases if (history := zone_history(tree, alias))), [])
+        nodes = (reduce(lambda node, part: node.get(part, {}), alias.split("/"), tree) for alias in aliases)
+        history = next((node for node in nodes if isinstance(node, list)), [])
         current = [use["usesMetazone"]["_mzone"] for use in history if "_to" not in use["usesMetazone"]]
         for zone in (RENAMED_ZONES.get(zone, zone) for zone in current):
             if zone in sources.english.meta_zones:
                 names = sources.english.meta_zones[zone]["long"]
-                yield sources.names[code], "time_zone", names.get("generic") or names["standard"]
-
-
-def zone_history(tree: dict, place: str) -> list:
-    """Returns the zones that a place of the tz database has kept, out of the tree of CLDR; empty if it is not there."""
-    node = tree
-    for part in place.split("/"):
-        node = node.get(part, {})
-    return node if isinstance(node, list) else []
+                yield code, "time_zone", names.get("generic") or names["standard"]
 
 
 def habits(sources: Sources) -> Iterator[Triple]:
     """Country to the first day of its week and to its clock, only where CLDR names the country itself."""
     for code, day in sources.table("weekData")["weekData"]["firstDay"].items():
         if code in sources.names:
-            yield sources.names[code], "week_starts_on", WEEKDAYS[day]
+            yield code, "week_starts_on", WEEKDAYS[day]
     for code, formats in sources.table("timeData")["timeData"].items():
         if code in sources.names:
-            yield sources.names[code], "clock", CLOCKS[formats["_preferred"]]
+            yield code, "clock", CLOCKS[formats["_preferred"]]
 
 
 def memberships(sources: Sources) -> Iterator[Triple]:
@@ -209,10 +202,10 @@ def memberships(sources: Sources) -> Iterator[Triple]:
     containment, euro = sources.table("territoryContainment")["territoryContainment"], tender(sources)
     for code in containment["EU"]["_contains"]:
         if EURO in euro[code]:  # CLDR's own list of the Eurozone lacks Croatia and Bulgaria
-            yield sources.names[code], "member_of", "Eurozone"
+            yield code, "member_of", "Eurozone"
     for union, name in UNIONS.items():
         for code in containment[union]["_contains"]:
-            yield sources.names[code], "member_of", name
+            yield code, "member_of", name
 
 
 PARTS = (capitals, neighbours, regions, languages, currencies, calling, time_zones, habits, memberships)
@@ -242,7 +235,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
     args = parser.parse_args()
     sources = Sources(args.cldr)
-    triples = sorted({triple for part in PARTS for triple in part(sources)})
+    facts = {fact for part in PARTS for fact in part(sources)}
+    triples = sorted((sources.names.get(head, head), relation, tail) for head, relation, tail in facts)
     parts = split(triples)
     for name, rows in parts.items():
         text = "".join("\t".join(row) + "\n" for row in sorted(rows))
