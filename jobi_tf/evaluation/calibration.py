@@ -142,7 +142,8 @@ def corrupt(triples: np.ndarray, graph: Graph, p: float, seed: int) -> tuple[np.
     drawn = sampler.draw(tf.constant(triples, tf.int32), stream(seed, "calibration"), by_side=True).entities.numpy()
 
     def keys(triples: np.ndarray) -> np.ndarray:
-        return triple_keys(*np.moveaxis(triples.astype(np.int64), -1, 0), graph.num_entities, graph.num_relations)
+        head, relation, tail = np.moveaxis(triples.astype(np.int64), -1, 0)
+        return triple_keys(head, relation, tail, graph.num_entities, graph.num_relations)
 
     known = np.sort(keys(np.concatenate([graph.split(name) for name in SPLITS])))
     corruptions, rows = [], []
