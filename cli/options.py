@@ -95,7 +95,7 @@ def argument_or_option(
                 raise click.UsageError(f"Missing {metavar}, which is an argument or the value of {flag}.")
             value: Any = given[0] if given else () if several else None
             if several and len({path.resolve() for path in value}) < len(value):
-                raise click.UsageError(f"Expected every {one} once, got {', '.join(map(str, value))}.")
+                raise click.UsageError(f"Expected every {one} once, got {', '.join(map(run_name, value))}.")
             return command(*arguments, **values, **{name: value})
 
         option = cloup.option(flag, name, type=kind, metavar=one, help=description, multiple=several)
@@ -105,6 +105,13 @@ def argument_or_option(
         return argument(option(with_value))
 
     return decorate
+
+
+def run_name(path: Path) -> str:
+    """Returns what users call a run: its path, or `world`."""
+    from jobi_tf.training.run_folder import PRETRAINED
+
+    return next((name for name, folder in PRETRAINED.items() if folder == path), str(path))
 
 
 class _Run(click.Path):

@@ -295,7 +295,7 @@ def read_and_split(path: Path, shares: Sequence[float], seed: int, columns: Colu
     everything = reader.read_file(path)
     count, weights = len(everything.triples), everything.weights
     ends = np.rint(np.cumsum(shares) * count).astype(int)
-    if not 0 < ends[0] < ends[1] < count:
+    if any(share and not size for share, size in zip(shares, np.diff(ends, prepend=0), strict=True)):
         raise DataError(f"{path}: expected enough triples for shares of {'/'.join(map(str, shares))}, got {count}")
     parts = {}
     for split, chosen in zip(SPLITS, np.split(np.random.default_rng(seed).permutation(count), ends[:2]), strict=True):
@@ -311,6 +311,6 @@ def parse_shares(text: str) -> tuple[float, ...]:
         shares = tuple(float(share) for share in text.split("/"))
     except ValueError:
         shares = ()
-    if len(shares) != 3 or not all(0 < share < 1 for share in shares) or abs(sum(shares) - 1) > 1e-6:
+    if len(shares) != 3 or not (shares[0] > 0 and min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):
         raise UsageError(f"expected shares of train, valid and test with the sum 1, such as 0.8/0.1/0.1, got {text!r}")
     return shares

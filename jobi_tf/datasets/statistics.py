@@ -70,7 +70,8 @@ def statistics(graph: Graph) -> Statistics:
     categories = {}
     for kind in [*CATEGORIES, *(["unseen"] if "unseen" in category else [])]:
         chosen = category == kind
-        shares = {split: float(chosen[graph.splits[split][:, 1]].mean()) for split in SPLITS}
+        counts = {split: int(chosen[graph.splits[split][:, 1]].sum()) for split in SPLITS}
+        shares = {split: count / max(1, len(graph.splits[split])) for split, count in counts.items()}
         categories[kind] = {"relations": int(chosen.sum()), **shares}
     return Statistics(
         name=graph.name,

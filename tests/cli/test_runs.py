@@ -82,6 +82,11 @@ def test_compare(folder, call):
     assert all(word in table for word in ("dim", "MRR", "Hits@10", f"{got['test']['mrr']['mean']:+.4f}"))
 
 
+@pytest.mark.parametrize("command", ["evaluate", "merge --out x", "runs compare", "report"])
+def test_a_run_is_called_as_the_user_calls_it(call, command):
+    assert "got world, world." in call(*command.split(), "world", "world", status=2).stderr
+
+
 def test_what_cannot_be_compared(folder, call, tmp_path):
     first = folder / "first"
     assert "world" in call("runs", "compare", first, folder / "world", status=2).stderr

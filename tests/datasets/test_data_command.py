@@ -50,6 +50,11 @@ def test_prepare_one_file(tmp_path):
     with pytest.raises(DataError, match=r"all\.csv:2"):
         run(*options, "--weights", "note")
     assert "--split" in run("prepare", "world", "--seed", "1", status=2)
+    whole = (str(path), "--split", "1/0/0", "--columns", "from,how,to")
+    assert "10 train, 0 valid, 0 test" in run("prepare", *whole)
+    assert json.loads(run("stats", *whole, "--json"))["triples"] == {"train": 10, "valid": 0, "test": 0}
+    assert "Checks of all" in run("check", *whole)
+    assert "triples in test" in run("stats", *whole)
     with pytest.raises(UsageError, match="from,how,to"):
         run("prepare", str(path), "--split", "0.8/0.1/0.1", "--columns", "from,how,to", "--no-header")
 

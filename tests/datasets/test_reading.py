@@ -253,7 +253,9 @@ def test_options_that_cannot_apply_to_a_folder(tmp_path, options):
         load_graph(write_folder(tmp_path), **options)
 
 
-@pytest.mark.parametrize("split", [None, "0.8/0.2", "0.8/0.1/0.2", "1/0/0", "a/b/c", "0.8 0.1 0.1", "nan/0.1/0.1"])
+@pytest.mark.parametrize(
+    "split", [None, "0.8/0.2", "0.8/0.1/0.2", "0/0.5/0.5", "1.1/0/-0.1", "a/b/c", "0.8 0.1 0.1", "nan/0.1/0.1"]
+)
 def test_one_file_needs_shares(tmp_path, split):
     (tmp_path / "all.tsv").write_text("a\tr\tb\n" * 10)
     with pytest.raises(UsageError, match=r"0\.8/0\.1/0\.1"):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from jobi_tf.serving.saved_model import Signature
 from jobi_tf.serving.settings import ServerSettings
 from tests.serving.exports import odd_export, tiny_export, tiny_run
 
@@ -147,6 +148,20 @@ def certificate(tmp_path_factory) -> tuple[Path, Path]:
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder / "cert.pem", folder / "key.pem"
+
+
+@pytest.fixture
+def release(monkeypatch) -> Iterator[threading.Event]:
+    """Holds every computation of the signature `count` until it is set."""
+    event, compute = threading.Event(), Signature.compute
+
+    def held(signature, inputs):
+        assert signature.name != "count" or event.wait(60)
+        return compute(signature, inputs)
+
+    monkeypatch.setattr(Signature, "compute", held)
+    yield event
+    event.set()
 
 
 @pytest.fixture(scope="module")

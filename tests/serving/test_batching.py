@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 from jobi_tf.serving.metrics import Metrics
 from jobi_tf.serving.saved_model import BATCH_ROWS, Signature
-from tests.serving.conftest import eventually
+from tests.serving.conftest import eventually, running
 
 
 class Session:
@@ -83,17 +83,14 @@ def test_a_batch_that_fails():
     assert sizes == [BATCH_ROWS, 1, BATCH_ROWS]
 
 
-def test_the_server_computes_requests_together(odd_server):
-    def send(seconds):
-        return odd_server.predict({"signature_name": "wait", "inputs": {"seconds": [seconds]}})
-
-    batches = 'jobi_tf_batch_rows_count{signature="wait"} '
-    eventually(lambda: send(0)[0] == 200)
-    with ThreadPoolExecutor(3) as threads:
-        count = float(odd_server.metrics().partition(batches)[2].split("\n")[0] or 0)
-        first = threads.submit(send, 0.3)
-        eventually(lambda: f"{batches}{count + 1}" in odd_server.metrics())
-        others = [threads.submit(send, 0.001) for _ in range(2)]
+def test_the_server_computes_requests_together(odd, release):
+    body = {"signature_name": "count", "inputs": {"x": [1]}}
+    with running(odd) as server, ThreadPoolExecutor(3) as threads:
+        first = threads.submit(server.predict, body)
+        eventually(lambda: 'jobi_tf_batch_rows_count{signature="count"} 1.0' in server.metrics())
+        others = [threads.submit(server.predict, body) for _ in range(2)]
+        eventually(lambda: "jobi_tf_requests_in_flight 3.0" in server.metrics())
+        release.set()
         assert first.result()[1]["outputs"]["rows"] == [1]
         assert [other.result()[1]["outputs"]["rows"] for other in others] == [[2], [2]]
 

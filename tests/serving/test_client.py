@@ -129,14 +129,15 @@ def test_no_server():
         client.score(random_triples(1))
 
 
-def test_a_busy_server(odd):
+def test_a_busy_server(odd, release):
     with running(odd, max_requests=1) as server:
-        body = {"signature_name": "wait", "inputs": {"seconds": [1.0]}}
+        body = {"signature_name": "count", "inputs": {"x": [1]}}
         occupied = threading.Thread(target=server.predict, args=(body,))
         occupied.start()
         eventually(lambda: "jobi_tf_requests_in_flight 1.0" in server.metrics())
         with Client(server.url, retries=0) as client, pytest.raises(JobiError, match="busy"):
             client.embed(["entity 1"])
+        release.set()
         with Client(server.url, retries=6) as client, pytest.raises(DataError):  # it has no such signature
             client.embed(["entity 1"])
         occupied.join()

@@ -18,6 +18,8 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from tests.serving.conftest import running
+
 TRIPLES = [("entity 3", "relation 1", "entity 4"), ("entity 29", "relation 0", "entity 0")]
 COLUMNS = dict(zip(("head", "relation", "tail"), map(list, zip(*TRIPLES, strict=True)), strict=True))
 
@@ -168,12 +170,13 @@ def test_a_call_without_a_message(channel):
     assert code(call, iter(())) == "INVALID_ARGUMENT"
 
 
-def test_the_time_that_the_client_allows(odd_server):
-    body = request({"seconds": tf.make_tensor_proto([0.4], tf.float32)}, "wait", "odd")
-    with grpc.insecure_channel(odd_server.grpc) as channel:
+def test_the_time_that_the_client_allows(odd, release):
+    body = request({"x": tf.make_tensor_proto([0.4], tf.float32)}, "count", "odd")
+    with running(odd) as server, grpc.insecure_channel(server.grpc) as channel:
         predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
         assert code(predict, body, timeout=0.1) == "DEADLINE_EXCEEDED"
-        assert predict(body).outputs["seconds"].float_val == pytest.approx([0.4])
+        release.set()
+        assert predict(body).outputs["x"].float_val == pytest.approx([0.4])
 
 
 def test_metadata(channel):
@@ -225,7 +228,7 @@ def test_calls_whose_message_does_not_come(odd_server):
         call = channel.stream_unary("/tensorflow.serving.PredictionService/Predict")
         slow = [call.future(silence()) for _ in range(12)]
         predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
-        body = request({"seconds": tf.make_tensor_proto([0.0], tf.float32)}, "wait", "odd")
+        body = request({"x": tf.make_tensor_proto([0.0], tf.float32)}, "count", "odd")
         assert predict(body).outputs["rows"].int_val == [1]
         assert {one.exception().code().name for one in slow} == {"DEADLINE_EXCEEDED"}
         ended.set()

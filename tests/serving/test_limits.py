@@ -8,11 +8,12 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.client import HTTPConnection
 
 import grpc
+import psutil
 import pytest
 from tensorflow_serving.apis import get_model_status_pb2, model_service_pb2_grpc, predict_pb2
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
@@ -24,8 +25,7 @@ from tests.serving.conftest import eventually, running
 POST = b"POST /v1/models/odd:predict HTTP/1.1\r\nhost: localhost\r\n"
 
 
-def wait(seconds, rows=1):
-    return {"signature_name": "wait", "inputs": {"seconds": [seconds] * rows}}
+COUNT = {"signature_name": "count", "inputs": {"x": [0]}}
 
 
 def get_status(channel, **options):
@@ -48,6 +48,12 @@ def received(connection) -> bytes:
         return b""
 
 
+def is_open(server, connection) -> bool:
+    """Whether the server has a connection open."""
+    ends = server.address, connection.getsockname()
+    return any((x.laddr, x.raddr) == ends for x in psutil.Process().net_connections("tcp"))
+
+
 def test_bytes_of_a_request(odd_server):
     assert odd_server.predict(b" " * 2001)[0] == 413
     assert odd_server.predict(b" " * 2000)[0] == 400
@@ -64,32 +70,38 @@ def test_bytes_of_all_requests(odd_server):
     assert all(x.recv(30).startswith(b"HTTP/1.1 429 ") for x in connections[17:])
     for connection in connections:
         connection.close()
-    eventually(lambda: odd_server.predict(wait(0))[0] == 200)
+    eventually(lambda: odd_server.predict(COUNT)[0] == 200)
 
 
 def test_rows_of_a_request(odd_server):
-    assert odd_server.predict(wait(0, rows=10))[0] == 200
-    status, answer = odd_server.predict(wait(0, rows=11))
+    assert odd_server.predict(COUNT | {"inputs": {"x": [0] * 10}})[0] == 200
+    status, answer = odd_server.predict(COUNT | {"inputs": {"x": [0] * 11}})
     assert status == 400
     assert "11" in answer["error"]
 
 
-def test_requests_at_a_time(odd_server):
-    with ThreadPoolExecutor(3) as threads, grpc.insecure_channel(odd_server.grpc) as channel:
-        slow = [threads.submit(odd_server.predict, wait(0.4)) for _ in range(3)]
-        eventually(lambda: "jobi_tf_requests_in_flight 3.0" in odd_server.metrics())
-        assert odd_server.predict(wait(0))[0] == 429
+def test_requests_at_a_time(odd, release):
+    with (
+        running(odd, max_requests=3) as server,
+        ThreadPoolExecutor(3) as threads,
+        grpc.insecure_channel(server.grpc) as channel,
+    ):
+        slow = [threads.submit(server.predict, COUNT) for _ in range(3)]
+        eventually(lambda: "jobi_tf_requests_in_flight 3.0" in server.metrics())
+        assert server.predict(COUNT)[0] == 429
         with pytest.raises(grpc.RpcError) as caught:
             get_status(channel)
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert odd_server.send("/healthz")[0] == 200
+        assert server.send("/healthz")[0] == 200
+        release.set()
         assert [one.result()[0] for one in slow] == [200] * 3
-    assert odd_server.predict(wait(0))[0] == 200
+        assert server.predict(COUNT)[0] == 200
 
 
-def test_a_long_computation(odd_server):
-    assert odd_server.predict(wait(1.3))[0] == 504
-    eventually(lambda: odd_server.predict(wait(0))[0] == 200)
+def test_a_long_computation(odd_server, release):
+    assert odd_server.predict(COUNT)[0] == 504
+    release.set()
+    eventually(lambda: odd_server.predict(COUNT)[0] == 200)
 
 
 def test_slow_requests_do_not_keep_others_out(odd_server):
@@ -97,10 +109,11 @@ def test_slow_requests_do_not_keep_others_out(odd_server):
     parts = [b"", b"POST /v1/mod", POST, POST + b"content-length: 500\r\n\r\n{"]
     connections = [connect(odd_server, part) for part in parts * 10]
     for _ in range(5):
-        assert odd_server.predict(wait(0))[0] == 200
+        assert odd_server.predict(COUNT)[0] == 200
         for i, connection in enumerate(connections):
             if i % len(parts):
-                connection.sendall(b"x")
+                with suppress(ConnectionError):  # it took too long and was closed
+                    connection.sendall(b"x")
     assert {received(connection) for connection in connections} == {b""}
     for connection in connections:
         connection.close()
@@ -116,7 +129,7 @@ def test_an_answer_that_is_not_read(odd):
         row = {"decimals": [[0.1, 0.2]], "integers": [1], "truths": [True], "texts": ["x" * 10_000]}
         body = json.dumps({"inputs": {name: values * 1500 for name, values in row.items()}}).encode()
         with connect(server, POST + b"content-length: %d\r\n\r\n" % len(body) + body) as connection:
-            time.sleep(2.5)
+            eventually(lambda: not is_open(server, connection))
             assert len(received(connection)) < 15_000_000  # it was closed before all could be read
         assert server.send("/healthz")[0] == 200
 
@@ -138,8 +151,8 @@ def test_a_token(odd):
         right = {"Authorization": "Bearer säcret".encode()}
         for header in (None, "säcret", "Bearer", "Bearer other", "Basic säcret"):
             headers = {} if header is None else {"Authorization": header.encode()}
-            assert server.predict(wait(0), headers=headers)[0] == 401
-        assert server.predict(wait(0), headers=right)[0] == 200
+            assert server.predict(COUNT, headers=headers)[0] == 401
+        assert server.predict(COUNT, headers=right)[0] == 200
         for path in ("/metrics", "/%6detrics", "/v1/models", "/v1/models/odd", "/staticx", "//"):
             assert server.send(path)[0] == 401
         assert server.send("/metrics", headers=right)[0] == 200
@@ -159,7 +172,7 @@ def test_tls(odd, certificate):
     with running(odd, certificate=cert, key=key) as server:
         assert re.search(r" https://127\.0\.0\.1:\d+ and grpcs://127\.0\.0\.1:\d+$", server.log[0])
         trusting = ssl.create_default_context(cafile=str(cert))
-        assert server.predict(wait(0), context=trusting)[0] == 200
+        assert server.predict(COUNT, context=trusting)[0] == 200
         with pytest.raises(OSError, match="certificate verify failed"):
             server.send("/healthz", context=ssl.create_default_context())
         credentials = grpc.ssl_channel_credentials(cert.read_bytes())
@@ -185,9 +198,16 @@ def test_what_cannot_be_served(odd, odd_server, tmp_path):
 
 SERVE = """
 import sys
+import threading
 from pathlib import Path
+from jobi_tf.serving.saved_model import Signature
 from jobi_tf.serving.server import serve
 from jobi_tf.serving.settings import ServerSettings
+
+compute, lines = Signature.compute, iter(sys.stdin)
+release = threading.Thread(target=next, args=(lines, None), daemon=True)
+release.start()
+Signature.compute = lambda *arguments: release.join() or compute(*arguments)
 serve(ServerSettings(Path(sys.argv[1]), rest_port=0, grpc_port=0), lambda line: print(line, flush=True))
 print("ended")
 """
@@ -195,8 +215,10 @@ print("ended")
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_the_server_after_the_requests_in_flight(odd, number):
+    """They are computed only when a line comes on stdin."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVE, str(odd)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -205,27 +227,33 @@ def test_a_signal_ends_the_server_after_the_requests_in_flight(odd, number):
     try:
         assert process.stdout is not None
         rest, rpc = map(int, re.findall(r"127\.0\.0\.1:(\d+)", process.stdout.readline()))
-        connections = [HTTPConnection("127.0.0.1", rest, timeout=20) for _ in range(9)]
-        connections[0].connect()  # it is idle
-        for connection in connections[1:]:
-            connection.request("POST", "/v1/models/odd:predict", json.dumps(wait(0.6)))
+        connections = [HTTPConnection("127.0.0.1", rest, timeout=60) for _ in range(10)]
+        idle, *others = connections
+        idle.connect()
+        for connection in others[1:]:
+            connection.request("POST", "/v1/models/odd:predict", json.dumps(COUNT))
         with grpc.insecure_channel(f"127.0.0.1:{rpc}") as channel:
             request = predict_pb2.PredictRequest()
             request.model_spec.name = "odd"
-            request.model_spec.signature_name = "wait"
-            tensor = request.inputs["seconds"]
+            request.model_spec.signature_name = "count"
+            tensor = request.inputs["x"]
             tensor.dtype = 1
             tensor.tensor_shape.dim.add().size = 1
             tensor.float_val.append(0.6)
             calls = [PredictionServiceStub(channel).Predict.future(request) for _ in range(4)]
-            time.sleep(0.5)
+
+            def in_flight(count):
+                others[0].request("GET", "/metrics")
+                return f"jobi_tf_requests_in_flight {count}.0" in others[0].getresponse().read().decode()
+
+            eventually(lambda: in_flight(12))
             process.send_signal(number)
-            time.sleep(0.3)
-            with pytest.raises(OSError, match="refused"):
-                socket.create_connection(("127.0.0.1", rest), 5)
-            assert all(call.result(20).outputs["rows"].int_val[0] for call in calls)
-        assert [connection.getresponse().status for connection in connections[1:]] == [200] * 8
-        out, err = process.communicate(timeout=20)
+            eventually(lambda: socket.socket().connect_ex(("127.0.0.1", rest)))
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            assert all(call.result(60).outputs["rows"].int_val[0] for call in calls)
+        assert [connection.getresponse().status for connection in others[1:]] == [200] * 8
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert (process.returncode, out) == (0, "ended\n")

@@ -1,5 +1,6 @@
 """Versions that are added, removed, and broken."""
 
+import asyncio
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,8 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from jobi_tf.errors import JobiError
 from jobi_tf.serving import model, saved_model
+from jobi_tf.serving.metrics import Metrics
+from jobi_tf.serving.settings import ServerSettings
 from tests.serving.conftest import eventually, running
 from tests.serving.exports import add_version
 
@@ -75,15 +78,16 @@ def test_a_new_version_is_served_without_a_lost_request(tiny, folder):
     assert "no longer serving m version 1" in server.log
 
 
-def test_a_version_in_use_is_kept(odd, folder):
+def test_a_version_in_use_is_kept(odd, folder, release):
     add_version(odd, 1, folder)
-    body = {"signature_name": "wait", "inputs": {"seconds": [1.0]}}
+    body = {"signature_name": "count", "inputs": {"x": [1]}}
     with running(folder) as server, ThreadPoolExecutor(1) as threads:
         slow = threads.submit(server.send, "/v1/models/m/versions/1:predict", body)
         eventually(lambda: "in_flight 1.0" in server.metrics())
         add_version(odd, 1, folder, 2)
         settled(server, {2: "AVAILABLE", 1: "UNLOADING"})
         assert server.send("/v1/models/m/versions/1:predict", body)[0] == 404
+        release.set()
         assert slow.result()[0] == 200
         settled(server, {2: "AVAILABLE", 1: "END"})
 
@@ -119,17 +123,25 @@ def test_a_version_that_is_copied_slowly(tiny, folder):
     """It is not loaded before its files are the same at two looks."""
     _, exports = tiny
     add_version(exports, 1, folder)
-    with running(folder, poll=0.2) as server:
-        parts = sorted((exports / "2").rglob("*"), key=lambda path: path.name == "entities.tsv")  # the last is optional
+    parts = sorted((exports / "2").rglob("*"), key=lambda path: path.name == "entities.tsv")  # the last is optional
+    log: list[str] = []
+
+    async def copy():
+        served = model.Model(ServerSettings(folder), Metrics(), log.append)
+        await served.load()
         for part in parts:
             target = folder / "2" / part.relative_to(exports / "2")
             target.parent.mkdir(parents=True, exist_ok=True)
             if part.is_file():
                 shutil.copy(part, target)
-                threading.Event().wait(0.1)
-                assert states(server) == {1: "AVAILABLE"}
-        settled(server, {2: "AVAILABLE", 1: "END"})
-        assert not [line for line in server.log if line.startswith("cannot serve")]
+                await served.refresh()
+                assert [version.number for version in served.available] == [1]
+        await served.refresh()
+        assert [version.number for version in served.available] == [2]
+        served.close()
+
+    asyncio.run(copy())
+    assert log == ["no longer serving m version 1"]
 
 
 def test_a_version_that_changes_while_it_is_loaded(tiny, folder, monkeypatch):
