@@ -142,13 +142,35 @@ class Client:
         self, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
         """Returns the best tails of each query (head, relation); otherwise as `tails`."""
-        return self._answers("tail", ("head", "relation"), queries, k, new_only)
+        return self.answers(1, queries, k, new_only)
 
     def heads_of(
         self, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
         """Returns the best heads of each query (relation, tail); otherwise as `tails`."""
-        return self._answers("head", ("relation", "tail"), queries, k, new_only)
+        return self.answers(0, [(tail, relation) for relation, tail in queries], k, new_only)
+
+    def answers(
+        self, side: int, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
+    ) -> list[list[ServedAnswer]]:
+        """Returns the best heads (`side` 0) or tails (1) of each query, the known entity and the relation, as a run."""
+        if k < 1:
+            raise UsageError(f"expected k to be at least 1, got {k}")
+        other, sought = ("tail", "head") if side == 0 else ("head", "tail")
+        signature = f"predict_{'new_' if new_only else ''}{sought}s"
+        outputs = self._predict(signature, (other, "relation"), queries, k=k)
+        if queries and (most := len(outputs[sought][0])) < k:
+            raise UsageError(f"expected k to be at most {most}, as the model was exported for no more, got {k}")
+        for (entity, relation), known in zip(queries, outputs["known"], strict=True):
+            if not known:
+                unknown = f"relation: {relation}" if self.embed([entity]).known[0] else f"entity: {entity}"
+                raise DataError(f"unknown {unknown}")
+        # Where there are fewer than k answers, the rest of a row has the name "".
+        fields = [outputs[name] for name in (sought, "score", "probability", "seen")]
+        return [
+            [ServedAnswer(*answer) for answer in zip(*row, strict=True) if answer[0]]
+            for row in zip(*fields, strict=True)
+        ]
 
     def embed(self, entities: Sequence[str]) -> Embeddings:
         """Returns the vectors of entities; unknown names are marked."""
@@ -179,30 +201,6 @@ class Client:
         except (DataError, KeyError, ValueError):  # TensorFlow Serving has no such path
             raise UsageError(f"expected the name of a model, as {self._url} does not list its models") from None
         return name
-
-    def _answers(
-        self, side: str, names: tuple[str, str], queries: Sequence[tuple[str, str]], k: int, new_only: bool
-    ) -> list[list[ServedAnswer]]:
-        if k < 1:
-            raise UsageError(f"expected k to be at least 1, got {k}")
-        signature = f"predict_{'new_' if new_only else ''}{side}s"
-        outputs = self._predict(signature, names, queries, k=k)
-        if queries and (most := len(outputs[side][0])) < k:
-            raise UsageError(f"expected k to be at most {most}, as the model was exported for no more, got {k}")
-        for query, known in zip(queries, outputs["known"], strict=True):
-            if not known:
-                raise DataError(self._unknown(dict(zip(names, query, strict=True))))
-        # Where there are fewer than k answers, the rest of a row has the name "".
-        fields = [outputs[name] for name in (side, "score", "probability", "seen")]
-        return [
-            [ServedAnswer(*answer) for answer in zip(*row, strict=True) if answer[0]]
-            for row in zip(*fields, strict=True)
-        ]
-
-    def _unknown(self, query: dict[str, str]) -> str:
-        relation = query.pop("relation")
-        (entity,) = query.values()
-        return f"unknown relation: {relation}" if self.embed([entity]).known[0] else f"unknown entity: {entity}"
 
     def _predict(
         self, signature: str, names: tuple[str, ...], rows: Sequence[tuple[str, ...]], **same: int

@@ -1,8 +1,8 @@
 """`jobi-tf predict`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 import cloup
@@ -27,12 +27,10 @@ from ..options import (
 )
 
 if TYPE_CHECKING:
-    from jobi_tf.serving import Client
+    from jobi_tf.data.graph import Graph
 
-SIDES = ("head", "tail")
 ANSWERS = 10  # to a query, by default
 QUERIES_AT_A_TIME = 4096
-Answer = dict[str, Any]
 
 
 class Query(NamedTuple):
@@ -48,11 +46,11 @@ class Query(NamedTuple):
         return int(self.tail is None)
 
     @property
-    def entity(self) -> str:
-        """The known entity."""
-        return str(self.head if self.side else self.tail)
+    def known(self) -> tuple[str, str]:
+        """The known entity and the relation."""
+        return str(self.head if self.side else self.tail), self.relation
 
-    def names(self, answer: str = "") -> tuple[str, str, str]:
+    def names(self, answer: str = "?") -> tuple[str, str, str]:
         """Returns head, relation and tail, with `answer` for the entity that is sought."""
         return self.head or answer, self.relation, self.tail or answer
 
@@ -129,158 +127,126 @@ def predict(
     facts are those of train, valid and test.
     Scores compare answers to one query; they are no probabilities, which a server gives as well.
     """
-    model: _Run | _Server
+    model: Any
+    options: dict[str, Any] = {"new_only": new_only}
     if server is None:
-        model = _Run(runs, rules, typed, candidates)
+        model = open_runs(runs, rules)
+        title, numbers = model.graph.name, {"score": ".3f"}
+        allowed = None if candidates is None else model.graph.entities.ids_in_file(candidates)
+        options |= {"typed": typed, "candidates": allowed}
     else:
         from jobi_tf.serving import Client
 
-        client = click.get_current_context().with_resource(
-            Client(server, model_name, token=token, certificate=certificate)
-        )
-        model = _Server(client, f"{client.model} at {server}")
+        client = Client(server, model_name, token=token, certificate=certificate)
+        model = click.get_current_context().with_resource(client)
+        title, numbers = f"{model.model} at {server}", {"score": ".3f", "probability": ".4f"}
+
+    def answer(side: int, queries: list[Query]) -> list[list[dict[str, Any]]]:
+        tables = model.answers(side, [query.known for query in queries], k or ANSWERS, **options)
+        return [[_row(answer) for answer in table] for table in tables]
+
     if source is not None:
-        _predict_file(model, source, out, k or ANSWERS, new_only)
+        queries = _read_queries(source, model.graph if server is None else None)
+        with opened(out) as file:
+            file.writelines(_lines(queries, answer, [*numbers]))
+        if out is not None:
+            click.echo(f"{len(queries):,} queries answered in {out}", err=True)
         return
     query = Query(head, str(relation), tail)
-    if head is not None and tail is not None:
-        _print_score(model, query, as_json)
+    if head is None or tail is None:
+        _print_answers(query, answer(query.side, [query])[0], title, numbers, as_json)
     else:
-        _print_answers(model, query, model.answers(query.side, [query], k or ANSWERS, new_only)[0], as_json)
+        values = _score_by_run(model, query) if server is None else _score_by_server(model, query)
+        _print_score(query, values, title, numbers, as_json)
 
 
-class _Run:
-    """A run, or a pool of runs, that answers queries; an answer has `entity`, `score`, `known` and `split`."""
-
-    numbers: ClassVar = {"score": ".3f"}  # of an answer, and how tables show them
-
-    def __init__(self, paths: tuple[Path, ...], rules: bool, typed: bool, candidates: Path | None):
-        self._run, self._typed = open_runs(paths, rules), typed
-        self.name = self._run.graph.name
-        entities = self._run.graph.entities
-        self._candidates = None if candidates is None else [entities[i] for i in entities.ids_in_file(candidates)]
-
-    def check(self, query: Query) -> None:
-        """Raises a DataError for a name that the graph does not hold."""
-        self._run.graph.relations.id(query.relation)
-        self._run.graph.entities.id(query.entity)
-
-    def answers(self, side: int, queries: Sequence[Query], k: int, new_only: bool) -> list[list[Answer]]:
-        """Returns the best answers to queries for one side."""
-        pairs = [(query.entity, query.relation) for query in queries]
-        tables = self._run.answers(side, pairs, k, new_only, self._typed, self._candidates)
-        return [[answer._asdict() for answer in table] for table in tables]
-
-    def score(self, triple: Query) -> dict[str, Any]:
-        """Returns score, filtered ranks and whether the triple is known."""
-        from jobi_tf import evaluate
-
-        graph = self._run.graph
-        score = float(self._run.score([triple.names()])[0])
-        evaluation = evaluate(self._run, triples=[triple.names()])
-        ranks = {f"{side}_rank": float(ranks.ranks()[0]) for side, ranks in evaluation.ranks.items()}
-        known = any(bool((split == evaluation.triples).all(1).any()) for split in graph.splits.values())
-        return {"score": score, "known": known, **ranks, "entities": graph.num_entities}
+def _row(answer: Any) -> dict[str, Any]:
+    """Returns an answer of a run or of a server: entity, score, known, and split or probability."""
+    row = answer._asdict()
+    return row if "known" in row else row | {"known": row.pop("seen")}
 
 
-class _Server:
-    """A server that answers queries; an answer has `entity`, `score`, `probability` and `known`."""
-
-    numbers: ClassVar = {"score": ".3f", "probability": ".4f"}
-
-    def __init__(self, client: "Client", name: str):
-        self._client, self.name = client, name
-
-    def check(self, query: Query) -> None:
-        """Does nothing: the client reports unknown names."""
-
-    def answers(self, side: int, queries: Sequence[Query], k: int, new_only: bool) -> list[list[Answer]]:
-        """Returns the best answers to queries for one side."""
-        if side:
-            found = self._client.tails_of([(query.entity, query.relation) for query in queries], k, new_only)
-        else:
-            found = self._client.heads_of([(query.relation, query.entity) for query in queries], k, new_only)
-        return [[dict(zip(("entity", *self.numbers, "known"), row, strict=True)) for row in rows] for rows in found]
-
-    def score(self, triple: Query) -> dict[str, Any]:
-        """Returns score and probability."""
-        head, relation, tail = triple.names()
-        scores = self._client.score([(head, relation, tail)])
-        if not scores.known[0]:
-            self._client.tails(head, relation, 1)  # raises a DataError if one of them is unknown
-            raise DataError(f"unknown entity: {tail}")
-        return {"score": float(scores.score[0]), "probability": float(scores.probability[0])}
-
-
-def _print_answers(model: _Run | _Server, query: Query, answers: list[Answer], as_json: bool) -> None:
+def _print_answers(
+    query: Query, answers: list[dict[str, Any]], title: str, numbers: dict[str, str], as_json: bool
+) -> None:
     if as_json:
         print_json({**query._asdict(), "answers": [{"rank": rank, **answer} for rank, answer in enumerate(answers, 1)]})
         return
     rows = []
     for rank, x in enumerate(answers, 1):
         held_out = f", held out ({x['split']})" if x.get("split") in ("valid", "test") else ""
-        values = [format(x[name], form) for name, form in model.numbers.items()]
+        values = [format(x[name], form) for name, form in numbers.items()]
         rows.append([rank, x["entity"], *values, f"known fact{held_out}" if x["known"] else ""])
-    columns = ("rank", SIDES[query.side], *model.numbers, "")
-    print_table(columns, rows, f"{', '.join(query.names('?'))}   ({model.name})", text=(SIDES[query.side], ""))
+    side = ("head", "tail")[query.side]
+    print_table(("rank", side, *numbers, ""), rows, f"{', '.join(query.names())}   ({title})", text=(side, ""))
 
 
-def _print_score(model: _Run | _Server, triple: Query, as_json: bool) -> None:
-    values = model.score(triple)
+def _score_by_run(run: Any, triple: Query) -> dict[str, Any]:
+    """Returns the score of a triple, its filtered ranks, and whether it is known."""
+    from jobi_tf import evaluate
+
+    evaluation = evaluate(run, triples=[triple.names()])
+    ranks = {f"{side}_rank": float(ranks.ranks()[0]) for side, ranks in evaluation.ranks.items()}
+    known = any(bool((split == evaluation.triples).all(1).any()) for split in run.graph.splits.values())
+    score = float(run.score([triple.names()])[0])
+    return {"score": score, "known": known, **ranks, "entities": run.graph.num_entities}
+
+
+def _score_by_server(client: Any, triple: Query) -> dict[str, Any]:
+    """Returns the score of a triple and its probability."""
+    head, relation, tail = triple.names()
+    scores = client.score([(head, relation, tail)])
+    if not scores.known[0]:
+        client.tails(head, relation, 1)  # raises a DataError if one of them is unknown
+        raise DataError(f"unknown entity: {tail}")
+    return {"score": float(scores.score[0]), "probability": float(scores.probability[0])}
+
+
+def _print_score(triple: Query, values: dict[str, Any], title: str, numbers: dict[str, str], as_json: bool) -> None:
     if as_json:
         print_json({**triple._asdict(), **values})
         return
-    click.echo(f"{', '.join(triple.names())}   ({model.name})")
-    parts = [f"{name} {values[name]:{form}}" for name, form in model.numbers.items()]
-    if "known" not in values:
-        click.echo(", ".join(parts))
-        return
-    click.echo(", ".join([*parts, "a known fact" if values["known"] else "not a known fact"]))
-    ranks = ", ".join(f"{values[f'{side}_rank']:,g} as {side}" for side in SIDES)
-    click.echo(f"filtered rank among {values['entities']:,} entities: {ranks}")
+    click.echo(f"{', '.join(triple.names())}   ({title})")
+    known = {True: ["a known fact"], False: ["not a known fact"]}.get(values.get("known"), [])
+    click.echo(", ".join([*(f"{name} {values[name]:{form}}" for name, form in numbers.items()), *known]))
+    if known:
+        ranks = ", ".join(f"{values[f'{side}_rank']:,g} as {side}" for side in ("head", "tail"))
+        click.echo(f"filtered rank among {values['entities']:,} entities: {ranks}")
 
 
-def _predict_file(model: _Run | _Server, source: BinaryIO, target: Path | None, k: int, new_only: bool) -> None:
-    queries = _read_queries(source, model.check)
-    with opened(target) as file:
-        columns = ("head", "relation", "tail", "score", "known", "rank", *[*model.numbers][1:])
-        file.write("\t".join(columns) + "\n")
-        for start in range(0, len(queries), QUERIES_AT_A_TIME):
-            part = queries[start : start + QUERIES_AT_A_TIME]
-            answers: dict[Query, list[Answer]] = {}
-            for side in range(len(SIDES)):
-                if distinct := [query for query in dict.fromkeys(part) if query.side == side]:
-                    answers |= zip(distinct, model.answers(side, distinct, k, new_only), strict=True)
-            for query in part:
-                for rank, x in enumerate(answers[query], 1):
-                    score, *others = (f"{x[name]:.6g}" for name in model.numbers)
-                    row = [*query.names(x["entity"]), score, "yes" if x["known"] else "no", str(rank), *others]
-                    file.write("\t".join(row) + "\n")
-    if target is not None:
-        click.echo(f"{len(queries):,} queries answered in {target}", err=True)
+def _lines(queries: list[Query], answer: Callable[..., Any], numbers: list[str]) -> Iterator[str]:
+    """Yields the lines of a file of answers."""
+    yield "\t".join(["head", "relation", "tail", "score", "known", "rank", *numbers[1:]]) + "\n"
+    for start in range(0, len(queries), QUERIES_AT_A_TIME):
+        part, answers = queries[start : start + QUERIES_AT_A_TIME], {}
+        for side in (0, 1):
+            if distinct := [query for query in dict.fromkeys(part) if query.side == side]:
+                answers |= zip(distinct, answer(side, distinct), strict=True)
+        for query in part:
+            for rank, x in enumerate(answers[query], 1):
+                score, *others = (f"{x[name]:.6g}" for name in numbers)
+                row = [*query.names(x["entity"]), score, "yes" if x["known"] else "no", str(rank), *others]
+                yield "\t".join(row) + "\n"
 
 
-def _read_queries(source: BinaryIO, check: Callable[[Query], None]) -> list[Query]:
-    """Reads a file of queries; errors name file and line."""
+def _read_queries(source: BinaryIO, graph: "Graph | None") -> list[Query]:
+    """Reads a file of queries, whose names are checked if the graph is given; errors name file and line."""
     queries = []
     for number, line in enumerate(source.read().removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
         try:
-            queries.append(_parse_query(line.decode()))
-            check(queries[-1])
-        except UnicodeDecodeError as error:
-            raise DataError(f"{source.name}:{number}: expected UTF-8, got byte 0x{line[error.start]:02x}") from None
-        except DataError as error:
-            raise DataError(f"{source.name}:{number}: {error}") from None
+            head, relation, tail = (None if name == "?" else name or None for name in line.decode().split("\t"))
+            if (head is None) == (tail is None):
+                raise ValueError
+        except ValueError:  # a UnicodeDecodeError is one
+            expected = "head, relation and tail in UTF-8 with tabs between them, and ? for either head or tail"
+            raise DataError(f"{source.name}:{number}: expected {expected}, got {line!r}") from None
+        queries.append(Query(head, relation or "", tail))
+        if graph is not None:
+            try:
+                graph.relations.id(queries[-1].relation)
+                graph.entities.id(queries[-1].known[0])
+            except DataError as error:
+                raise DataError(f"{source.name}:{number}: {error}") from None
     if not queries:
         raise DataError(f"expected one query per line in {source.name}, got an empty file")
     return queries
-
-
-def _parse_query(line: str) -> Query:
-    fields = line.split("\t")
-    if len(fields) != 3:
-        raise DataError(f"expected head, relation and tail with tabs between them, got {line!r}")
-    head, relation, tail = fields
-    if (head in ("", "?")) == (tail in ("", "?")):
-        raise DataError(f"expected either head or tail to be ? or empty, got {head!r} and {tail!r}")
-    return Query(None, relation, tail) if head in ("", "?") else Query(head, relation, None)
