@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from jobi_tf.datasets.statistics import Statistics
 
 RELATION_PAIRS = 20  # rows of a table
-ROUNDS = 20
 
 
 @cloup.group(cls=Group)
@@ -66,12 +65,12 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json(entries)
         return
-    numbers = ("entities", "relations", "train", "valid", "test")
     rows = [
         (x["name"], x["entities"], x["relations"], *x["triples"].values(), x["state"], x["description"])
         for x in entries
     ]
-    print_table(("name", *numbers, "state", "description"), rows, text=("name", "state", "description"))
+    columns = ("name", "entities", "relations", "train", "valid", "test", "state", "description")
+    print_table(columns, rows, text=("name", "state", "description"))
 
 
 @data.command()
@@ -218,13 +217,7 @@ def _size(text: str) -> int | float:
 @seed_option
 @settings_options("columns", "header")
 @out_option("Folder to write  [default: NAME-minN]")
-def build(
-    files: tuple[Path, ...],
-    columns: str | None,
-    header: bool | None,
-    out: Path | None,
-    **recipe: Any,
-) -> None:
+def build(files: tuple[Path, ...], columns: str | None, header: bool | None, out: Path | None, **recipe: Any) -> None:
     """Build a data set from files of triples: no repeats, no rare entities, three splits.
 
     The recipe of FB1.9M. Every entity and relation of valid and test occurs in train.
@@ -234,9 +227,6 @@ def build(
     folder = out or Path(f"{files[0].name.split('.')[0]}-min{recipe['min_triples']}")
     progress = partial(click.echo, err=True)
     sizes, steps = build_files(files, folder, Recipe(**recipe), _names(columns), header, progress)
-    rows: list = [*steps]
-    if len(rows) > ROUNDS + 3:  # beside the rounds: what was read, what is distinct, and what was kept
-        rows[2 + ROUNDS : -1] = [("…", "", "", f"({len(rows) - ROUNDS - 3} more)")]
-    rows += [(f"in {split}", "", "", count) for split, count in sizes.items()]
-    print_table(("", "entities", "relations", "triples"), rows)
+    rows = [(f"in {split}", "", "", count) for split, count in sizes.items()]
+    print_table(("", "entities", "relations", "triples"), [*steps, *rows])
     _print_written(sizes, folder)

@@ -1,7 +1,6 @@
 """`jobi-tf reproduce`."""
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import cloup
 from cloup.constraints import mutually_exclusive
 
 from jobi_tf.console import JobDisplay, duration, print_table
-from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
 from ..main import Interruption
@@ -123,7 +122,6 @@ def _chosen(
 
 def _print_dry_run(plans: list["Plan"]) -> None:
     """Prints what is complete and what would be trained."""
-    every = {run.path: run for plan in plans for run in plan.runs}.values()
     for plan in plans:
         groups: dict[tuple[str, str], list[PlannedRun]] = {}
         for run in plan.runs:
@@ -131,11 +129,11 @@ def _print_dry_run(plans: list["Plan"]) -> None:
         rows = [(label, _state(runs), folder) for (label, folder), runs in groups.items()]
         print_table(("run", "seeds complete", "folder"), rows, plan.experiment.title)
         click.echo()
-    complete = [run for run in every if run.record is not None]
+    every = {run.path: run for plan in plans for run in plan.runs}.values()
     missing = [run for run in every if run.record is None]
-    about = _time_for(missing, complete)
-    words = f", in about {about} one after another" if about else ""
-    click.echo(f"{len(complete)} of {len(every)} runs complete; {len(missing)} would be trained{words}")
+    about = _time_for(missing, [run for run in every if run.record is not None])
+    words = about and f"{about} one after another"
+    click.echo(f"{len(every) - len(missing)} of {len(every)} runs complete; {len(missing)} would be trained{words}")
 
 
 def _state(runs: Sequence["PlannedRun"]) -> str:
@@ -145,11 +143,11 @@ def _state(runs: Sequence["PlannedRun"]) -> str:
 
 
 def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int = 1) -> str:
-    """Returns the time that missing runs may take; nothing where there are none or it cannot be told."""
+    """Returns the time that missing runs may take, where it can be told."""
     from jobi_tf.reproduce.runs import estimate
 
     seconds = estimate(missing, complete) if missing else None
-    return "" if seconds is None else duration(seconds / min(jobs, len(missing)))
+    return "" if seconds is None else f", in about {duration(seconds / min(jobs, len(missing)))}"
 
 
 class _Session:
@@ -166,10 +164,7 @@ class _Session:
         self.jobs, self.out, self.display, self._write = jobs, out, JobDisplay(), write
         self.failed: dict[PlannedRun, str] = {}
         self.written = False
-        self._absent: dict[str, str | None] = {}
-        self._missing: list[PlannedRun] = []
-        self._complete: list[PlannedRun] = []
-        self._begun: dict[PlannedRun, tuple[int, float]] = {}
+        self._absent: dict[Source, str | None] = {}  # why a data set is not available
 
     def train(self, plan: "Plan") -> None:
         """Trains what is missing; data sets that are not available are left out."""
@@ -177,20 +172,34 @@ class _Session:
 
         failed = {run.path for run in self.failed}
         runs = [run for run in plan.distinct if run.record is None and run.path not in failed]
-        for source in dict.fromkeys(run.source for run in runs):
-            if source.name not in self._absent:
-                self._absent[source.name] = reason = source.obtain()
-                if reason is not None:
-                    self.display.print(f"{source.name} is left out: {reason}")
-        runs = [run for run in runs if self._absent[run.source.name] is None]
-        self._missing, self._complete = [*runs], plan.complete
-        if runs:
-            self.display.print(f"{plan.experiment.name}: {self._left()}")
+        for source in {run.source: None for run in runs if run.source not in self._absent}:
+            self._absent[source] = reason = source.obtain()
+            if reason is not None:
+                self.display.print(f"{source.name} is left out: {reason}")
+        runs = [run for run in runs if self._absent[run.source] is None]
+        if not runs:
+            return
+        missing = [*runs]
+
+        def left() -> str:
+            return f"{len(missing)} left{_time_for(missing, plan.complete, self.jobs)}"
 
         def update(run: "PlannedRun", event: "Epoch | str | None") -> None:
             label = f"{plan.experiment.name} [{runs.index(run) + 1}/{len(runs)}] {_name(run)}"
-            self._update(label, run, event)
+            state: str | None = "starting"
+            if event is None and run.epochs_done:
+                self.display.print(f"{label}: continues after epoch {run.epochs_done}")
+            elif isinstance(event, str):
+                state = None
+                missing.remove(run)
+                self.display.print(f"{label}: {f'failed: {event}' if event else _result(run)}; {left()}")
+            elif event is not None:
+                state = _epoch(event, run.config.monitor)
+                if f"val_{run.config.monitor}" in event.logs and not self.display.console.is_terminal:
+                    self.display.print(f"{label}: {state}")
+            self.display.update(label, state)
 
+        self.display.print(f"{plan.experiment.name}: {left()}")
         self.failed |= train_runs(runs, self.jobs, update)
 
     def write(self, plan: "Plan") -> None:
@@ -198,9 +207,8 @@ class _Session:
         if not plan.complete:
             click.echo(f"{plan.experiment.name}: no run is complete, so there is no table", err=True)
             return
-        with_runs = {run.source for run in plan.complete}
-        absent = {x.name: reason for x in plan.sources if (reason := self._absent.get(x.name)) is not None}
-        shown = plan.without([x.name for x in plan.sources if x.name in absent and x not in with_runs])
+        absent = {x.name: reason for x in plan.sources if (reason := self._absent.get(x)) is not None}
+        shown = plan.without(absent.keys() - {run.source.name for run in plan.complete})
         tables, files = self._write(shown, self.out, absent, ["jobi-tf", *sys.argv[1:]])
         if len(files) < 3:
             click.echo(f"{plan.name}.png is left out: it needs matplotlib: pip install 'jobi-tf[reproduce]'", err=True)
@@ -211,47 +219,21 @@ class _Session:
         click.echo(f"{done}; written: {', '.join(map(str, files))}")
         self.written = True
 
-    def _update(self, label: str, run: "PlannedRun", event: "Epoch | str | None") -> None:
-        """Shows that a run has begun, finished an epoch, or ended with the reason of a failure or ""."""
-        if event is None:
-            self._begun[run] = run.epochs_done, time.monotonic()
-            if run.epochs_done:
-                self.display.print(f"{label}: continues after epoch {run.epochs_done}")
-            self.display.update(label, "starting")
-        elif isinstance(event, tuple):
-            value = event.logs.get(f"val_{run.config.monitor}")
-            state = self._epoch(run, event, value)
-            self.display.update(label, state)
-            if value is not None and not self.display.console.is_terminal:
-                self.display.print(f"{label}: {state}")
-        else:
-            self.display.update(label, None)
-            self._missing.remove(run)
-            result = f"failed: {event}" if event else self._result(run)
-            self.display.print(f"{label}: {result}; {self._left()}")
 
-    def _epoch(self, run: "PlannedRun", event: "Epoch", value: float | None) -> str:
-        """Returns an epoch, with the time left if the run does not stop early."""
-        before, begun = self._begun[run]
-        ranked = "" if value is None else f", validation {METRICS[run.config.monitor]} {value:.4f}"
-        seconds = (time.monotonic() - begun) / (event.epoch - before) * (event.epochs - event.epoch)
-        return f"epoch {event.epoch}/{event.epochs}{ranked}" + (f", left ≤ {duration(seconds)}" if seconds else "")
+def _epoch(event: "Epoch", monitor: str) -> str:
+    """Returns an epoch, with the time left if the run does not stop early."""
+    value = event.logs.get(f"val_{monitor}")
+    ranked = "" if value is None else f", validation {METRICS[monitor]} {value:.4f}"
+    epochs = event.epochs - event.epoch
+    left = f", left ≤ {duration(epochs * event.logs['seconds'])}" if epochs else ""
+    return f"epoch {event.epoch}/{event.epochs}{ranked}{left}"
 
-    def _result(self, run: "PlannedRun") -> str:
-        """Returns the results of a complete run, by whose time that of others is estimated."""
-        try:
-            record = run.record
-        except JobiError as error:
-            return str(error)
-        assert record is not None
-        self._complete.append(run)
-        metrics = f"test MRR {record.value('mrr'):.4f}, Hits@10 {record.value('hits@10'):.4f}"
-        return f"{metrics}; {duration(record.seconds)}"
 
-    def _left(self) -> str:
-        """Returns the number of runs that are left, with the estimated time."""
-        about = _time_for(self._missing, self._complete, self.jobs)
-        return f"{len(self._missing)} left" + (f", about {about}" if about else "")
+def _result(run: "PlannedRun") -> str:
+    """Returns the results of a complete run."""
+    assert run.record is not None
+    metrics = f"test MRR {run.record.value('mrr'):.4f}, Hits@10 {run.record.value('hits@10'):.4f}"
+    return f"{metrics}; {duration(run.record.seconds)}"
 
 
 def _name(run: "PlannedRun") -> str:

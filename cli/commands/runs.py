@@ -11,7 +11,17 @@ from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.metrics import METRICS, metric_texts
 from jobi_tf.training.config import TrainConfig
 
-from ..options import COUNT, FOLDER, Group, json_option, parse_assignments, runs_option, seed_option, setting_text
+from ..options import (
+    COUNT,
+    FOLDER,
+    Group,
+    json_option,
+    parse_assignments,
+    run_name,
+    runs_option,
+    seed_option,
+    setting_text,
+)
 
 SHOWN = ("mrr", "hits@10")
 
@@ -111,9 +121,9 @@ def compare(runs: tuple[Path, ...], samples: int, seed: int, as_json: bool) -> N
         test = {name: difference._asdict() for name, difference in differences.items()}
         print_json({"runs": [str(a), str(b)], "settings": settings, "test": test})
         return
-    columns = ("setting", str(a), str(b))
+    names = (run_name(a), run_name(b))
     if settings:
-        print_table(columns, [[name, *map(setting_text, values)] for name, values in settings.items()])
+        print_table(("setting", *names), [[name, *map(setting_text, values)] for name, values in settings.items()])
     else:
         click.echo("the same settings")
     click.echo()
@@ -121,4 +131,4 @@ def compare(runs: tuple[Path, ...], samples: int, seed: int, as_json: bool) -> N
     for name, x in differences.items():
         values = [f"{run[f'test_{name}']:.4f}" for run in values_of]
         rows.append([METRICS[name], *values, f"{x.mean:+.4f}", f"{x.low:+.4f} … {x.high:+.4f}", f"{x.p_value:.4f}"])
-    print_table(("test", str(a), str(b), "difference", "95 % interval", "p"), rows)
+    print_table(("test", *names, "difference", "95 % interval", "p"), rows)

@@ -98,6 +98,7 @@ class _Display:
     def __init__(self, quiet: bool):
         self.quiet = quiet
         self.training: Training | None = None
+        self.is_chief = True  # of several workers, one prints
         self.progress: Progress | None = None
 
     def print(self, line: str = "") -> None:
@@ -108,9 +109,10 @@ class _Display:
     def begin(self, training: "Training") -> list["Progress"]:
         """Prints what is about to be trained, and returns the progress display."""
         from jobi_tf.training.progress import Progress
+        from jobi_tf.workers import is_chief
 
-        self.training = training
-        if self.quiet or not _prints(training):
+        self.training, self.is_chief = training, is_chief(training.strategy)
+        if self.quiet or not self.is_chief:
             return []
         for name, text in _describe(training):
             self.print(f"{name:<9} {text}")
@@ -136,7 +138,7 @@ class _Display:
     def print_result(self) -> None:
         """Prints the best epoch on stdout, and the commands that may follow on stderr."""
         training = self.training
-        if training is None or not _prints(training):
+        if training is None or not self.is_chief:
             return
         folder, config, kept = training.folder, training.config, training.best
         rows = {row["epoch"]: row for row in folder.read_metrics()}
@@ -152,13 +154,6 @@ class _Display:
         click.echo(f"run folder {folder.path}")
         path = _quoted(folder.path)
         self.print(f"next: jobi-tf evaluate {path}\n      jobi-tf tensorboard {path}")
-
-
-def _prints(training: "Training") -> bool:
-    """Returns whether this process prints: of several workers, one does."""
-    from jobi_tf.workers import is_chief
-
-    return is_chief(training.strategy)
 
 
 def _describe(training: "Training") -> list[tuple[str, str]]:
