@@ -128,14 +128,7 @@ class Services(PredictionServiceServicer, ModelServiceServicer):
 
     async def GetModelStatus(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Returns the states of all versions, or of one."""
-        response = GetModelStatusResponse()
-        for version in self._model.status(*_target(request.model_spec)):
-            found = response.model_version_status.add(version=version.number)
-            found.state = ModelVersionStatus.State.Value(version.state)
-            if version.error:
-                found.status.error_code = StatusCode.UNKNOWN.value[0]
-                found.status.error_message = version.error
-        return response
+        return status_response(self._model, *_target(request.model_spec))
 
     def _array(self, key: str, tensor: Any, signature: Signature) -> np.ndarray:
         spec = signature.inputs.get(key)
@@ -151,6 +144,17 @@ class Services(PredictionServiceServicer, ModelServiceServicer):
             return tf.make_ndarray(tensor)
         except (ArithmeticError, TypeError, ValueError) as error:
             raise invalid(f"expected a tensor for the input {key!r}: {error}") from None
+
+
+def status_response(model: Model, name: str, number: int | None) -> GetModelStatusResponse:
+    """Returns the states of all versions of a model, or of the one with a number."""
+    response = GetModelStatusResponse()
+    for version in model.status(name, number):
+        found = response.model_version_status.add(version=version.number)
+        found.state = ModelVersionStatus.State.Value(version.state)
+        found.status.error_code = (StatusCode.UNKNOWN if version.error else StatusCode.OK).value[0]
+        found.status.error_message = version.error
+    return response
 
 
 def _target(spec: Any) -> tuple[str, int | None]:

@@ -28,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 from jobi_tf.errors import DataError
 
 from .errors import ServingError, invalid
+from .grpc_api import status_response
 from .limits import Limits
 from .metrics import Metrics
 from .model import Model
@@ -103,23 +104,12 @@ class RestApp:
         return self._bodies[signature]
 
     async def _status(self, request: Request) -> Response:
-        found = [
-            {
-                "version": str(version.number),
-                "state": version.state,
-                "status": {"error_code": "UNKNOWN" if version.error else "OK", "error_message": version.error},
-            }
-            for version in self._model.status(*_target(request))
-        ]
-        return JSONResponse({"model_version_status": found})
+        return JSONResponse(_json(status_response(self._model, *_target(request))))
 
     async def _metadata(self, request: Request) -> Response:
         version = self._model.find(*_target(request))
         with version.in_use() as model:
-            signatures = {
-                name: MessageToDict(x, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-                for name, x in model.definitions.items()
-            }
+            signatures = {name: _json(definition) for name, definition in model.definitions.items()}
         spec = {"name": self._model.name, "signature_name": "", "version": str(version.number)}
         return JSONResponse({"model_spec": spec, "metadata": {"signature_def": {"signature_def": signatures}}})
 
@@ -202,6 +192,11 @@ def _decode(value: dict[str, str]) -> bytes:
 
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() != {"b64"}
+
+
+def _json(message: Any) -> dict[str, Any]:
+    """Returns a message of gRPC as TensorFlow Serving writes it in REST."""
+    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
 
 
 async def _read(request: Request, add: Callable[[int], None]) -> bytes:

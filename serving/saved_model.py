@@ -51,7 +51,7 @@ class Signature:
         self._threads = threads
         self._batch_rows = metrics.rows.labels(name)
         self._waiting: list[Request] = []
-        self._computing = False
+        self._computing: asyncio.Task[None] | None = None
 
     def check(self, inputs: Arrays) -> int:
         """Returns the number of rows of inputs; raises a `ServingError` if names or shapes are wrong."""
@@ -80,34 +80,29 @@ class Signature:
 
     def _computed(self, inputs: Arrays, rows: int) -> asyncio.Future[Outputs]:
         """Returns the outputs of rows that fit into a batch, when they are computed."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Outputs] = loop.create_future()
+        future: asyncio.Future[Outputs] = asyncio.get_running_loop().create_future()
         self._waiting.append((inputs, rows, future))
-        if not self._computing:
-            self._compute_waiting(loop)
+        if self._computing is None or self._computing.done():
+            self._computing = asyncio.create_task(self._compute_waiting())
         return future
 
-    def _compute_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begins the next batch, whose end begins the one after it."""
-        batch = self._next_batch()
-        self._computing = bool(batch)
-        if batch:
+    async def _compute_waiting(self) -> None:
+        """Computes one batch after the other until no request waits."""
+        while batch := self._next_batch():
             self._batch_rows.observe(sum(rows for _, rows, _ in batch))
             parts = [inputs for inputs, _, _ in batch]
-            computing = loop.run_in_executor(self._threads, lambda: self.compute(_joined(parts)))
-            computing.add_done_callback(lambda computed: self._answer(loop, batch, computed))
-
-    def _answer(self, loop: asyncio.AbstractEventLoop, batch: list[Request], computed: asyncio.Future[Outputs]) -> None:
-        end, error = 0, computed.exception()
-        for inputs, rows, future in batch:
-            start, end = end, end + rows
-            if future.done():  # the request was given up
+            try:
+                outputs = await asyncio.get_running_loop().run_in_executor(self._threads, self.compute, *parts)
+            except Exception as error:
+                for _, _, future in batch:
+                    if not future.done():  # otherwise the request was given up
+                        future.set_exception(error)
                 continue
-            if error:
-                future.set_exception(error)
-            else:
-                future.set_result(self._part(computed.result(), slice(start, end), inputs))
-        self._compute_waiting(loop)
+            end = 0
+            for inputs, rows, future in batch:
+                start, end = end, end + rows
+                if not future.done():
+                    future.set_result(self._part(outputs, slice(start, end), inputs))
 
     def _next_batch(self) -> list[Request]:
         """Takes the oldest requests out of the queue, without those that were given up."""
@@ -125,8 +120,9 @@ class Signature:
             for key, spec in self.outputs.items()
         }
 
-    def compute(self, inputs: Arrays) -> Outputs:
-        """Computes the outputs of a batch; strings are `str` or `bytes` in object arrays."""
+    def compute(self, *parts: Arrays) -> Outputs:
+        """Computes the outputs of the inputs of a batch; strings are `str` or `bytes` in object arrays."""
+        inputs = _joined(parts)
         try:
             return dict(zip(self.outputs, self._call(*[inputs[key] for key in self.inputs]), strict=True))
         except tf.errors.InvalidArgumentError as error:
@@ -191,5 +187,5 @@ def _spec(info: Any) -> tf.TensorSpec:
     return tf.TensorSpec(tf.TensorShape(info.tensor_shape), info.dtype, info.name)
 
 
-def _joined(parts: list[Arrays] | list[Outputs]) -> Outputs:
+def _joined(parts: Sequence[Arrays]) -> Outputs:
     return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} if parts[1:] else dict(parts[0])
