@@ -65,6 +65,7 @@ def test_many_queries(client):
         assert [x.entity for x in answers[i]] == [x.entity for x in client.tails(*queries[i], k=3)]
     heads = client.heads_of([(relation, entity) for entity, relation in queries[:3]])
     assert [len(row) for row in heads] == [10] * 3
+    assert client.answers(0, queries[:3]) == heads
 
 
 def test_embeddings(client, tiny):
