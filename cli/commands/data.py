@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jobi_tf.datasets.statistics import Statistics
 
 RELATION_PAIRS = 20  # rows of a table
+ROUNDS = 20
 
 
 @cloup.group(cls=Group)
@@ -227,6 +228,9 @@ def build(files: tuple[Path, ...], columns: str | None, header: bool | None, out
     folder = out or Path(f"{files[0].name.split('.')[0]}-min{recipe['min_triples']}")
     progress = partial(click.echo, err=True)
     sizes, steps = build_files(files, folder, Recipe(**recipe), _names(columns), header, progress)
-    rows = [(f"in {split}", "", "", count) for split, count in sizes.items()]
-    print_table(("", "entities", "relations", "triples"), [*steps, *rows])
+    rows: list = [*steps]
+    if len(rows) > ROUNDS + 3:  # beside the rounds: what was read, what is distinct, and what was kept
+        rows[2 + ROUNDS : -1] = [("…", "", "", f"({len(rows) - ROUNDS - 3} more)")]
+    rows += [(f"in {split}", "", "", count) for split, count in sizes.items()]
+    print_table(("", "entities", "relations", "triples"), rows)
     _print_written(sizes, folder)

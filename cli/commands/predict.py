@@ -207,9 +207,11 @@ def _print_score(triple: Query, values: dict[str, Any], title: str, numbers: dic
         print_json({**triple._asdict(), **values})
         return
     click.echo(f"{', '.join(triple.names())}   ({title})")
-    known = {True: ["a known fact"], False: ["not a known fact"]}.get(values.get("known"), [])
-    click.echo(", ".join([*(f"{name} {values[name]:{form}}" for name, form in numbers.items()), *known]))
-    if known:
+    parts = [f"{name} {values[name]:{form}}" for name, form in numbers.items()]
+    if "known" in values:  # by a run
+        parts.append("a known fact" if values["known"] else "not a known fact")
+    click.echo(", ".join(parts))
+    if "known" in values:
         ranks = ", ".join(f"{values[f'{side}_rank']:,g} as {side}" for side in ("head", "tail"))
         click.echo(f"filtered rank among {values['entities']:,} entities: {ranks}")
 
@@ -218,7 +220,8 @@ def _lines(queries: list[Query], answer: Callable[..., Any], numbers: list[str])
     """Yields the lines of a file of answers."""
     yield "\t".join(["head", "relation", "tail", "score", "known", "rank", *numbers[1:]]) + "\n"
     for start in range(0, len(queries), QUERIES_AT_A_TIME):
-        part, answers = queries[start : start + QUERIES_AT_A_TIME], {}
+        part = queries[start : start + QUERIES_AT_A_TIME]
+        answers: dict[Query, list[dict[str, Any]]] = {}
         for side in (0, 1):
             if distinct := [query for query in dict.fromkeys(part) if query.side == side]:
                 answers |= zip(distinct, answer(side, distinct), strict=True)
