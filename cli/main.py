@@ -38,7 +38,6 @@ COMMANDS = {
     "export": "Export a run as a SavedModel that is queried by name.",
     "serve": "Serve an export by REST and gRPC.",
 }
-EXPLORE = ("neighbors", "explain", "complete", "plot", "convert")  # which share a file
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -64,8 +63,7 @@ class CommandLine(cloup.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Imports a command."""
-        file = "explore" if name in EXPLORE else name
-        return getattr(import_module(f"jobi_tf.cli.commands.{file}"), name) if name in COMMANDS else None
+        return getattr(import_module(f"jobi_tf.cli.commands.{name}"), name) if name in COMMANDS else None
 
     def handle_bad_command_name(
         self, bad_name: str, valid_names: list[str], error: click.UsageError

@@ -1,0 +1,32 @@
+"""`jobi-tf convert`."""
+
+from pathlib import Path
+
+import click
+import cloup
+
+from ..options import Command, open_run, out_option, run_option
+
+
+@cloup.command(cls=Command)
+@run_option
+@cloup.option("--of", type=click.Choice(["entities", "relations"]), default="entities", help="Whose embeddings.")
+@out_option("File to write: .npz (arrays names and vectors), .txt (word2vec) or .parquet.", folder=False, required=True)
+def convert(run: Path, of: str, out: Path) -> None:
+    """Write embeddings with their names to a file for other programs.
+
+    \b
+      jobi-tf convert runs/world --out world.npz
+
+    In word2vec text, spaces in names become underscores. --entity-vectors of `jobi-tf train` reads .npz and .txt.
+    """
+    trained = open_run(run)
+    from jobi_tf.training.vectors import write_vectors
+
+    graph, model = trained.graph, trained.model
+    if of == "entities":
+        names, table = graph.entities.names, model.entities.table
+    else:
+        names, table = graph.relations.names, model.heads[0].relations.table
+    write_vectors(out, names, table.numpy()[: len(names)])
+    click.echo(f"written {len(names):,} vectors of {table.shape[1]:,} numbers to {out}", err=True)

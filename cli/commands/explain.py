@@ -1,0 +1,64 @@
+"""`jobi-tf explain`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import cloup
+
+from jobi_tf.console import print_json, print_table
+
+from ..options import Command, json_option, open_run, run_option
+
+if TYPE_CHECKING:
+    from jobi_tf.evaluation.explain import Explanation
+
+
+@cloup.command(cls=Command)
+@run_option
+@cloup.option("--head", required=True, metavar="NAME", help="The head.")
+@cloup.option("--relation", required=True, metavar="NAME", help="The relation.")
+@cloup.option("--tail", required=True, metavar="NAME", help="The tail.")
+@json_option
+def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> None:
+    """Show why a model believes a triple or not.
+
+    \b
+      jobi-tf explain runs/world --head Switzerland --relation neighbour --tail Austria
+
+    Prints the scores of both heads, the probability, the ranks of head and tail among all entities, how often both
+    occur with the relation in training, the training triples that are most similar, and paths from head to tail. The
+    confidence of a path is that of its rule: of the pairs of entities with such a path, the share between which the
+    relation holds, with five pairs added.
+    """
+    found = open_run(run).explain(head, relation, tail)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print(found)
+
+
+def _print(found: "Explanation") -> None:
+    where = f"a fact of the {found.split} split" if found.split else "not in the graph"
+    click.echo(f"({', '.join(found.triple)}): {where}\n")
+    rows = [[f"score of the {name} head", f"{score:.3f}"] for name, score in found.scores.items()]
+    if found.probability is not None:
+        rows.append(["probability", f"{found.probability:.1%}"])
+    rows += [[f"rank of the {side}", f"{rank:,.0f} of {found.candidates:,}"] for side, rank in found.ranks.items()]
+    rows += [
+        [f"training triples with this {side} and relation", f"{count:,}"] for side, count in found.occurrences.items()
+    ]
+    print_table(["", "value"], rows)
+    click.echo()
+    if found.paths:
+        cells = [[x.path, f"{x.confidence:.0%}", x.support] for x in found.paths]
+        print_table(["path from head to tail", "confidence", "pairs"], cells)
+    else:
+        click.echo("no path of one or two steps from head to tail is evidence for it")
+    click.echo()
+    if found.similar:
+        columns = ("similar training triples: head", "tail", "similarity")
+        similar = [[x.head, x.tail, f"{x.similarity:.2f}"] for x in found.similar]
+        print_table(columns, similar, text=columns[:2])
+    else:
+        click.echo("training has no other triple of this relation")

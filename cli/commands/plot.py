@@ -1,0 +1,24 @@
+"""`jobi-tf plot`."""
+
+from pathlib import Path
+
+import click
+import cloup
+
+from ..options import Command, open_run, out_option, run_option
+
+
+@cloup.command(cls=Command)
+@run_option
+@out_option("Folder for the plots; by default plots/ in the folder of the run.")
+def plot(run: Path, out: Path | None) -> None:
+    """Draw the curves of a training, a map of the entities, and the ranks by relation, as PNG and SVG.
+
+    \b
+      jobi-tf plot runs/world
+    """
+    trained = open_run(run)
+    from jobi_tf.report.plots import plot_run
+
+    for path in plot_run(trained, out or run / "plots"):
+        click.echo(path)
