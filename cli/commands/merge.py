@@ -1,10 +1,12 @@
 """`jobi-tf merge`."""
 
-import shlex
 from pathlib import Path
 
 import click
 import cloup
+
+from jobi_tf.console import print_table
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 
 from ..options import Command, out_option, runs_option
 from ..start import start_tensorflow
@@ -30,7 +32,11 @@ def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
     """
     start_tensorflow()
     import jobi_tf
+    from jobi_tf.report.runs import run_values
 
     merged = jobi_tf.merge_runs(runs, out, weights)
+    names = [f"val_{name}" for name in BETTER_IF_HIGHER]
+    found = {path: run_values(path) for path in (*runs, out)}
+    rows = [[path, values["dim"], *metric_texts(values, names)] for path, values in found.items()]
+    print_table(["run", "d", *(METRICS[name] for name in BETTER_IF_HIGHER)], rows, "validation split")
     click.echo(f"run folder {merged.path}")
-    click.echo(f"next: jobi-tf evaluate {shlex.quote(str(merged.path))}", err=True)
