@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from jobi_tf.evaluation.calibration import Bin
 
@@ -10,8 +10,7 @@ COLOURS = 8
 MOST_MARKS = 60
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """An axis from the first to the last of its `ticks`."""
 
     label: str
@@ -39,8 +38,7 @@ class Axis:
         return f"{tick:,.{digits}f}"
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """A point with a `radius` in pixels, and the text that it shows when it is pointed at."""
 
     x: float
@@ -49,16 +47,14 @@ class Mark:
     text: str
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """Points of a run, and those of them that are marked."""
 
     points: Sequence[tuple[float, float]]
     marks: Sequence[Mark]
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """A chart with a line for each run, which may be empty, and for screen readers a `description`."""
 
     description: str

@@ -1,6 +1,5 @@
 """What a report knows about a run: its records, its model measured on a split, and the answers behind Hits@1."""
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences, column
 from jobi_tf.errors import DataError, MissingExtraError, UsageError
 from jobi_tf.evaluation.answers import best_answers
@@ -18,10 +16,11 @@ from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.evaluation.ranks import rank_metrics
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.report.runs import read_json
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run
-from jobi_tf.training.run_folder import RunFolder, damaged
+from jobi_tf.training.run_folder import RunFolder
 
 try:
     import pandas as pd
@@ -51,7 +50,7 @@ def first_answers(model: JoBi, evaluation: Evaluation, known: KnownAnswers, occu
         relation) and `true_plausible` (the same of the true answer).
     """
     block = max(1, SCORES_A_BLOCK // model.num_entities)
-    rows, triples, parts = model.candidates(), evaluation.triples, []
+    rows, triples, seen, parts = model.candidates(), evaluation.triples, occurrences.keys(), []
     for side, name in enumerate(SIDES):
         blocks = (triples[i : i + block] for i in range(0, len(triples), block))
         best = [_best_others(model, rows, known, x, side) for x in blocks]
@@ -59,6 +58,8 @@ def first_answers(model: JoBi, evaluation: Evaluation, known: KnownAnswers, occu
         ranks, true = evaluation.ranks[name], triples[:, column(side)]
         right = (ranks.greater == 0) & (ranks.equal == 0)
         first = np.where(right, true, others)
+        places = (side * occurrences.num_relations + triples[:, 1].astype(np.int64)) * occurrences.num_entities
+        plausible, true_plausible = (np.isin(places + x, seen) for x in (first, true))
         columns = {
             "side": name,
             "relation": triples[:, 1],
@@ -66,8 +67,8 @@ def first_answers(model: JoBi, evaluation: Evaluation, known: KnownAnswers, occu
             "entity": first,
             "confidence": np.exp(np.where(right, true_scores, other_scores).astype(np.float64) - totals),
             "right": right,
-            "plausible": is_plausible(occurrences, side, triples[:, 1], first),
-            "true_plausible": is_plausible(occurrences, side, triples[:, 1], true),
+            "plausible": plausible,
+            "true_plausible": true_plausible,
         }
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
@@ -76,11 +77,12 @@ def first_answers(model: JoBi, evaluation: Evaluation, known: KnownAnswers, occu
 def breakdown(answers: pd.DataFrame) -> dict[str, float]:
     """Returns the metrics of `first_answers`, and how many are wrong, implausible and both."""
     wrong, implausible = ~answers["right"], ~answers["plausible"]
-    counts = {"wrong": wrong, "implausible": implausible, "wrong_implausible": wrong & implausible}
     return {
         **rank_metrics(answers["rank"].to_numpy()),
         "triples": len(answers),
-        **{name: int(which.sum()) for name, which in counts.items()},
+        "wrong": int(wrong.sum()),
+        "implausible": int(implausible.sum()),
+        "wrong_implausible": int((wrong & implausible).sum()),
     }
 
 
@@ -99,41 +101,20 @@ def _best_others(
     return best.numpy(), tf.gather(others, best, batch_dims=1).numpy(), true.numpy(), total.numpy()
 
 
-def is_plausible(occurrences: Occurrences, side: int, relations: np.ndarray, entities: np.ndarray) -> np.ndarray:
-    """Tells whether training saw each entity on `side` of the relation beside it, bool [N]; both int [N]."""
-    rows = side * occurrences.num_relations + relations.astype(np.int64)
-    return np.isin(rows * occurrences.num_entities + entities, occurrences.keys())
-
-
 @dataclass(frozen=True)
 class Measured:
-    """A run, measured.
-
-    Args:
-        path: its folder.
-        config: its settings.
-        usual: the default of each setting, for a run like this on this graph.
-        epochs: the metrics of each epoch.
-        environment: what was recorded when it began; empty if nothing was.
-        parameters: real numbers that the saved model holds.
-        evaluation: ranks of the split, or of a sample of it.
-        answers: the first answers to its queries, see `first_answers`.
-        worst: the predictions with the largest ranks: the names `head`, `relation` and `tail` of a triple whose `side`
-            is sought, the filtered `rank` of its true answer, and the best candidates as `answers`, each with its
-            name (`entity`) and whether it is the true answer (`true`) and `plausible`.
-        best: the most confident of the predictions with the smallest ranks.
-    """
+    """A run, measured."""
 
     path: Path
     config: TrainConfig
-    usual: dict[str, Any]
-    epochs: list[dict[str, Any]]
-    environment: dict[str, Any]
-    parameters: int
-    evaluation: Evaluation
-    answers: pd.DataFrame
-    worst: list[dict[str, Any]]
-    best: list[dict[str, Any]]
+    usual: dict[str, Any]  # the default of each setting, for a run like this on this graph
+    epochs: list[dict[str, Any]]  # the metrics of each
+    environment: dict[str, Any]  # recorded when it began; empty if nothing was
+    parameters: int  # real numbers that the saved model holds
+    evaluation: Evaluation  # of the split, or of a sample of it
+    answers: pd.DataFrame  # see `first_answers`
+    worst: list[dict[str, Any]]  # the predictions with the largest ranks, see `_prediction`
+    best: list[dict[str, Any]]  # the most confident of those with the smallest ranks
 
     @property
     def best_epoch(self) -> int | None:
@@ -150,19 +131,17 @@ class Measured:
 def measure(
     path: Path, split: str, limit: int | None = None, progress: Callable[[int], None] | None = None
 ) -> Measured:
-    """Ranks a split with a run and looks at its answers.
-
-    Args:
-        path: the run folder.
-        split: `valid` or `test`.
-        limit: the most triples to rank; of more, a sample that is the same for all runs on the graph.
-        progress: called with the number of triples ranked on a side since its last call.
+    """Ranks a split with a run and looks at its answers; the arguments are those of `write_report`.
 
     Raises:
         DataError: the folder is not that of a run that finished an epoch, or its split is empty.
     """
     run = load_run(path)
-    triples = sampled(run.graph, split, limit)
+    triples = np.asarray(run.graph.split(split))
+    if not len(triples):
+        raise DataError(f"expected triples in the split {split!r} of {run.graph.name}, found none: see --split")
+    if limit is not None and limit < len(triples):
+        triples = triples[np.sort(np.random.default_rng(0).choice(len(triples), limit, replace=False))]
     evaluation = evaluate(run, triples=triples, filter_with=FILTERS[split], progress=progress)
     known = KnownAnswers.of_graph(run.graph, FILTERS[split], triples)
     occurrences = Occurrences.of_graph(run.graph)
@@ -178,7 +157,7 @@ def measure(
         run.config,
         _usual(run),
         RunFolder(path).read_metrics(),
-        _environment(path / "environment.json"),
+        read_json(path / "environment.json", "the environment of a run", "date"),
         sum(int(np.prod(weight.shape)) for weight in run.model.trainable_variables),
         replace(evaluation, split=split),
         answers,
@@ -187,23 +166,10 @@ def measure(
     )
 
 
-def sampled(graph: Graph, split: str, limit: int | None) -> np.ndarray:
-    """Returns the triples of a split, or `limit` of them, always the same, in their order: int32 [N, 3].
-
-    Raises:
-        DataError: the split is empty.
-    """
-    triples = np.asarray(graph.split(split))
-    if not len(triples):
-        raise DataError(f"expected triples in the split {split!r} of {graph.name}, found none: see --split")
-    if limit is None or limit >= len(triples):
-        return triples
-    return triples[np.sort(np.random.default_rng(0).choice(len(triples), limit, replace=False))]
-
-
 def _prediction(
     run: Run, evaluation: Evaluation, known: KnownAnswers, occurrences: Occurrences, side: int, row: int
 ) -> dict[str, Any]:
+    """Returns the names of a triple, the side that is sought, its rank, and the best answers but for other facts."""
     ranks, triple = evaluation.ranks[SIDES[side]], evaluation.triples[row]
     others = best_answers(run.model, known, triple[None], side, ANSWERS, new_only=True).entities[0]
     true = int(triple[column(side)])
@@ -230,10 +196,3 @@ def _usual(run: Run) -> dict[str, Any]:
         filled = completed(TrainConfig.create(others), run.graph)
         usual |= {name: getattr(filled, name) for name in _DEPENDENT}
     return usual
-
-
-def _environment(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    with damaged("the environment of a run", path):
-        return dict(json.loads(path.read_text(encoding="utf-8")))

@@ -104,8 +104,7 @@ def _values(runs: Sequence["Measured"], graph: Graph) -> dict[str, Any]:
     names = labels([run.path for run in runs])
     calibrations = [calibration(run) for run in runs]
     script = (HERE / "page.js").read_text(encoding="utf-8").strip()
-    evaluation = runs[0].evaluation
-    by_relation = relations(runs, graph)
+    evaluation, by_relation = runs[0].evaluation, relations(runs, graph)
     return {
         "version": jobi_tf.__version__,
         "written": time.strftime("%Y-%m-%d %H:%M"),
@@ -123,7 +122,7 @@ def _values(runs: Sequence["Measured"], graph: Graph) -> dict[str, Any]:
         "settings": settings(runs),
         "losses": {run.config.loss for run in runs},
         "curves": curves(runs, names),
-        "overall": overall(runs),
+        "overall": by_side([run.answers for run in runs]),
         "categories": categories(runs, graph),
         "relations": by_relation,
         "gains": [gains(runs[0], run, graph) for run in runs[1:]],
@@ -178,11 +177,6 @@ def curves(runs: Sequence[Measured], names: Sequence[str]) -> dict[str, Chart]:
     return charts
 
 
-def on_side(answers: "pd.DataFrame", side: str) -> "pd.DataFrame":
-    """Returns the answers on a side, or all of them for `both`."""
-    return answers if side == "both" else answers[answers["side"] == side]
-
-
 def shown(answers: "pd.DataFrame") -> dict[str, float]:
     """Returns the `breakdown` of answers, with the shares of implausible ones among all, wrong and true answers."""
     implausible = ~answers["plausible"]
@@ -193,55 +187,47 @@ def shown(answers: "pd.DataFrame") -> dict[str, float]:
     }
 
 
-def overall(runs: Sequence[Measured]) -> dict[str, list[dict[str, float]]]:
-    """Returns by side what there is to show about every run."""
-    return {side: [shown(on_side(run.answers, side)) for run in runs] for side in BOTH}
+def by_side(parts: Sequence["pd.DataFrame"]) -> dict[str, list[dict[str, float]]]:
+    """Returns by side what there is to show about some answers of every run."""
+    return {x: [shown(part if x == "both" else part[part["side"] == x]) for part in parts] for x in BOTH}
 
 
 def categories(runs: Sequence[Measured], graph: Graph) -> list[dict[str, Any]]:
     """Returns for each relation category its relations, its triples and the metrics of each run by side."""
     relations = runs[0].evaluation.triples[:, 1]
-    category = relation_categories(graph)
+    category = relation_categories(graph)[relations]
     found = []
     for name in (*CATEGORIES, "unseen"):
-        chosen = category[relations] == name
+        chosen = category == name
         if chosen.any():
-            parts = [run.answers[np.tile(chosen, len(SIDES))] for run in runs]
-            metrics = [{side: shown(on_side(part, side)) for side in BOTH} for part in parts]
             counts = {"relations": len(np.unique(relations[chosen])), "triples": int(chosen.sum())}
-            found.append({"name": name, **counts, "runs": metrics})
+            parts = [run.answers[np.tile(chosen, len(SIDES))] for run in runs]
+            found.append({"name": name, **counts, **by_side(parts)})
     return found
 
 
-def relations(runs: Sequence[Measured], graph: Graph) -> dict[str, list[dict[str, Any]]]:
-    """Returns by side a row for each relation of the split, those with the most triples first."""
+def relations(runs: Sequence[Measured], graph: Graph) -> list[dict[str, Any]]:
+    """Returns the category, the triples and the metrics by side of each relation, those with the most triples first."""
     ids, counts = np.unique(runs[0].evaluation.triples[:, 1], return_counts=True)
-    order = np.argsort(-counts, kind="stable")
     category = relation_categories(graph)
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for side in BOTH:
-        parts = [dict(tuple(on_side(run.answers, side).groupby("relation"))) for run in runs]
-        rows[side] = [
-            {
-                "name": graph.relations[ids[i]],
-                "category": str(category[ids[i]]),
-                "side": side,
-                "triples": int(counts[i]),
-                "runs": [shown(part[ids[i]]) for part in parts],
-            }
-            for i in order
-        ]
-    return rows
+    parts = [dict(tuple(run.answers.groupby("relation"))) for run in runs]
+    return [
+        {
+            "name": graph.relations[ids[i]],
+            "category": str(category[ids[i]]),
+            "triples": int(counts[i]),
+            **by_side([part[ids[i]] for part in parts]),
+        }
+        for i in np.argsort(-counts, kind="stable")
+    ]
 
 
-def most_implausible(rows: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Returns those of `relations`, by side, where some run has the most implausible first answers, the most first."""
-
-    def count(row: dict[str, Any]) -> int:
-        return max(run["implausible"] for run in row["runs"])
-
-    every = [row for side in SIDES for row in rows[side] if count(row)]
-    return sorted(every, key=count, reverse=True)[:MOST_IMPLAUSIBLE]
+def most_implausible(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the `relations` and sides where some run has the most implausible first answers, the most first."""
+    every = [row | {"side": side, "runs": row[side]} for side in SIDES for row in rows]
+    counts = [max(run["implausible"] for run in row["runs"]) for row in every]
+    order = np.argsort([-count for count in counts], kind="stable")[:MOST_IMPLAUSIBLE]
+    return [every[i] for i in order if counts[i]]
 
 
 def gains(baseline: Measured, run: Measured, graph: Graph) -> dict[str, Any]:

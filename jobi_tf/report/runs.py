@@ -41,16 +41,12 @@ def evaluation_name(
         filter_with_test: whether ranks of another split were filtered with the test triples too.
         candidates: ids of the candidates, int [C], if not all entities were; different ones have different names.
     """
-    chosen = "" if candidates is None else hashlib.sha256(np.sort(candidates).astype("<i8").tobytes()).hexdigest()[:8]
-    parts = [
-        split,
-        side if side != "both" else "",
-        ties if ties != "realistic" else "",
-        "raw" if raw else "",
-        "filter-with-test" if filter_with_test else "",
-        f"candidates-{chosen}" if chosen else "",
-    ]
-    return "-".join(filter(None, parts))
+    parts = [split, *(x for x in (side, ties) if x not in ("both", "realistic"))]
+    parts += [name for name, given in {"raw": raw, "filter-with-test": filter_with_test}.items() if given]
+    if candidates is not None:
+        digest = hashlib.sha256(np.sort(candidates).astype("<i8").tobytes()).hexdigest()[:8]
+        parts.append(f"candidates-{digest}")
+    return "-".join(parts)
 
 
 def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result: Mapping[str, Any]) -> Path:
@@ -87,12 +83,8 @@ def stored_evaluation(run_dir: Path, name: str = "test") -> dict[str, Any]:
         DataError: the file is damaged.
     """
     folder = RunFolder(run_dir)
-    path = folder.evaluations / f"{name}.json"
-    if not path.exists():
-        return {}
-    with damaged("the metrics of an evaluation", path):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        return result if result["epoch"] == run_summary(folder)["best_epoch"] else {}
+    result = read_json(folder.evaluations / f"{name}.json", "the metrics of an evaluation", "epoch")
+    return result if result and result["epoch"] == run_summary(folder)["best_epoch"] else {}
 
 
 def stored_ranks(run_dir: Path, name: str = "test") -> np.ndarray:
@@ -108,6 +100,20 @@ def stored_ranks(run_dir: Path, name: str = "test") -> np.ndarray:
             if file["epoch"] == run_summary(folder)["best_epoch"]:
                 return np.stack([Ranks(file[f"{x}_greater"], file[f"{x}_equal"]).ranks() for x in SIDES], 1)
     raise DataError(f"expected an evaluation of {run_dir} on the test split: run `jobi-tf evaluate {run_dir}` first")
+
+
+def read_json(path: Path, expected: str, key: str) -> dict[str, Any]:
+    """Returns a JSON object with some key from the folder of a run; empty if there is no such file.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    if not path.exists():
+        return {}
+    with damaged(expected, path):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        _ = content[key]
+        return content
 
 
 def run_summary(folder: RunFolder) -> dict[str, Any]:

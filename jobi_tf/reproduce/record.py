@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobi_tf.files import written_beside
-from jobi_tf.training.run_folder import RunFolder, damaged, describe_environment
+from jobi_tf.report.runs import read_json, run_summary, store_evaluation
+from jobi_tf.training.run_folder import RunFolder, describe_environment
 
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
@@ -24,11 +25,7 @@ _WHOLES = {"implausible": "triples", "wrong_implausible": "wrong"}  # what these
 
 @dataclass(frozen=True)
 class Record:
-    """The results of a complete run.
-
-    Args:
-        content: what the file holds, see `measure`.
-    """
+    """The results of a complete run; `content` is what the file holds, see `measure`."""
 
     content: Mapping[str, Any]
 
@@ -62,13 +59,8 @@ def read_record(path: Path) -> Record | None:
     Raises:
         DataError: the file is damaged.
     """
-    path = path / FILE
-    if not path.exists():
-        return None
-    with damaged("the results of a run", path):
-        record = Record(json.loads(path.read_text(encoding="utf-8")))
-        record.value("mrr")
-        return record
+    content = read_json(path / FILE, "the results of a run", "test")
+    return Record(content) if content else None
 
 
 def write_record(path: Path, content: Mapping[str, Any]) -> None:
@@ -88,7 +80,6 @@ def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
     from jobi_tf.data.occurrences import KnownAnswers, Occurrences
     from jobi_tf.evaluation.evaluate import evaluate
     from jobi_tf.report.measured import breakdown, first_answers
-    from jobi_tf.report.runs import run_summary, store_evaluation
     from jobi_tf.training.assembly import epoch
 
     assert run.path is not None

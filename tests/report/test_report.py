@@ -198,7 +198,7 @@ def test_categories_by_bordes(runs):
         for relation, metrics in run.evaluation.by_relation().items():
             row = next(row for row in rows if row["name"] == names[relation])
             assert row["triples"] == metrics["triples"]
-            assert row["runs"][number]["both"]["mrr"] == pytest.approx(metrics["mrr"])
+            assert row["both"][number]["mrr"] == pytest.approx(metrics["mrr"])
 
 
 def test_predictions_are_those_of_the_run(paths, runs):
