@@ -1,6 +1,6 @@
 """An experiment: rows of settings on data sets, and the figures of the paper beside which its results are put."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -109,48 +109,41 @@ class Experiment(SettingsFile):
             if repeated := [name for name in every if every.count(name) > 1]:
                 raise ValueError(f"expected each {kind} once, got {repeated[0]!r} {len(repeated)} times")
         everywhere = [row.name for row in self.rows if row.is_run and not row.datasets]
-        places = [
-            ("metrics", self.metrics, [x for x in METRICS if self.kind == "relations" or x not in _OF_RELATIONS]),
-            ("baseline", [self.baseline] if self.baseline else [], everywhere),
-            ("by_dataset", [*self.by_dataset], self.datasets),
-            ("focus", [*self.focus], self.datasets),
-        ]
-        for row in self.rows:
-            named = {"by_dataset": [*row.by_dataset], "paper": [*row.paper], "datasets": row.datasets or []}
-            places += [(f"row {row.name!r}: {key}", names, self.datasets) for key, names in named.items()]
-        for place, names, known in places:
-            if unknown := [name for name in names if name not in known]:
-                raise ValueError(f"{place}: expected one of {', '.join(known)}, got {unknown[0]!r}")
+        _check_names(
+            "metrics", self.metrics, [x for x in METRICS if self.kind == "relations" or x not in _OF_RELATIONS]
+        )
+        _check_names("baseline", [self.baseline] if self.baseline else [], everywhere)
+        _check_names("by_dataset", self.by_dataset, self.datasets)
+        _check_names("focus", self.focus, self.datasets)
         if (self.sweep is None) == (self.kind == "sweep"):
             raise ValueError(f"expected `sweep` with the kind sweep, and only there; the kind is {self.kind}")
         if self.sweep and len(self.metrics) != 1:
             raise ValueError(f"metrics: expected one metric for a sweep, got {len(self.metrics)}")
         if self.kind == "relations" and self.baseline is None:
             raise ValueError("expected a baseline, the row that the others are compared with")
-        for row in self.rows:
-            self._check_pool(row)
         count = len(self.points) if self.sweep else len(self.metrics)
         for row in self.rows:
+            place = f"row {row.name!r}"
+            _check_names(f"{place}: by_dataset", row.by_dataset, self.datasets)
+            _check_names(f"{place}: paper", row.paper, self.datasets)
+            _check_names(f"{place}: datasets", row.datasets or [], self.datasets)
+            if row.pool or row.rules:
+                self._check_pool(row, f"{place}: {'pool' if row.pool else 'rules'}")
             for dataset, figures in row.paper.items():
                 if len(figures) != count:
-                    place = f"row {row.name!r}: paper: {dataset}"
-                    raise ValueError(f"{place}: expected {count} numbers, got {len(figures)}")
+                    raise ValueError(f"{place}: paper: {dataset}: expected {count} numbers, got {len(figures)}")
         return self
 
-    def _check_pool(self, row: Row) -> None:
-        if not (row.pool or row.rules):
-            return
-        place = f"row {row.name!r}: {'pool' if row.pool else 'rules'}"
+    def _check_pool(self, row: Row, place: str) -> None:
         if self.kind != "table":
             raise ValueError(f"{place}: expected the kind table, got {self.kind}")
         if row.is_trained or row.by_dataset:
             raise ValueError(f"{place}: expected neither settings nor like beside it")
-        if len(row.pool) + row.rules < 2 and row.pool:
+        if len(row.pool) == 1 and not row.rules:
             raise ValueError(f"{place}: expected two rows or more, or one and rules, got {row.pool[0]!r}")
         for dataset in row.datasets or self.datasets:
-            known = [x.name for x in self.rows if x.is_trained and dataset in (x.datasets or self.datasets)]
-            if unknown := [name for name in row.pool if name not in known]:
-                raise ValueError(f"{place}: expected rows that are trained on {dataset}, got {unknown[0]!r}")
+            trained = [x.name for x in self.rows if x.is_trained and dataset in (x.datasets or self.datasets)]
+            _check_names(f"{place}: rows trained on {dataset}", row.pool, trained)
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], name: str, where: str) -> Self:
@@ -158,14 +151,6 @@ class Experiment(SettingsFile):
         experiment = super().parse(content, name, where)
         for row in experiment.rows:
             experiment._check_like(row)
-            parts = (experiment.settings, *experiment.by_dataset.values(), row.settings or {}, *row.by_dataset.values())
-            names = {setting for part in parts for setting in part}
-            if experiment.sweep:
-                names.add(experiment.sweep.setting)
-            if wrong := names & _NOT_SET:
-                raise UsageError(
-                    f"{where}: expected no setting {min(wrong)!r}: the command decides it, or the data set"
-                )
             for dataset in (row.datasets or experiment.datasets) if row.is_trained else ():
                 for point in experiment.points:
                     experiment.config(row, dataset, point)
@@ -200,7 +185,10 @@ class Experiment(SettingsFile):
         sweep = {self.sweep.setting: point} if self.sweep else {}
         own = (row.settings or {}) | row.by_dataset.get(dataset, {}) | sweep
         where = f"{self.where}: row {row.name!r}"
-        config = TrainConfig.create({"dataset": dataset} | self.merged(row, dataset) | sweep, where)
+        settings = self.merged(row, dataset) | sweep
+        if wrong := settings.keys() & _NOT_SET:
+            raise UsageError(f"{where}: expected no setting {min(wrong)!r}: the command decides it, or the data set")
+        config = TrainConfig.create({"dataset": dataset} | settings, where)
         for name, reason in config.without_effect().items():
             if name in own:
                 raise UsageError(f"{where}: {name} {own[name]} has no effect: {reason}")
@@ -234,6 +222,11 @@ class Experiment(SettingsFile):
     def paper(self, row: Row, dataset: str) -> Figures:
         """Returns the paper's figures of a row: one a metric, or in a sweep one a point."""
         return row.paper.get(dataset) or [None] * len(self.points if self.sweep else self.metrics)
+
+
+def _check_names(place: str, names: Iterable[str], known: Collection[str]) -> None:
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"{place}: expected one of {', '.join(known)}, got {unknown[0]!r}")
 
 
 @cache

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +49,7 @@ class Source:
             UsageError: there is no such data set.
         """
         name, equals, place = text.partition("=")
-        if not equals:
-            name = place = text
+        place = place if equals else name
         if place in NAMES or (not equals and place in known):
             return cls(name, place)
         if not Path(place).expanduser().is_dir():
@@ -83,25 +82,15 @@ class Source:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run of an experiment; equal settings make equal runs, whichever experiment they are of.
-
-    Args:
-        source: its data set.
-        row: the name of its row.
-        point: its value along a sweep, else None.
-        label: its name, without the seed.
-        config: its settings, with the seed and the folder.
-        members: folders of the runs that it pools.
-        rules: whether it ranks by the rules of the graph too, or alone.
-    """
+    """A run of an experiment; equal settings make equal runs, whichever experiment they are of."""
 
     source: Source
     row: str
-    point: Any
-    label: str
-    config: TrainConfig
-    members: tuple[str, ...] = ()
-    rules: bool = False
+    point: Any  # along a sweep, else None
+    label: str  # without the seed
+    config: TrainConfig  # with the seed and the folder
+    members: tuple[str, ...] = ()  # folders of the runs that it pools
+    rules: bool = False  # whether it ranks by the rules of the graph too, or alone
     _records: list[Record] = field(default_factory=list, compare=False, repr=False)
 
     @property
@@ -170,7 +159,7 @@ class Plan:
     def without(self, names: Iterable[str]) -> "Plan":
         """Returns it without some data sets."""
         sources = [x for x in self.sources if x.name not in names]
-        return Plan(self.experiment, sources, [x for x in self.runs if x.source in sources], self.quick)
+        return replace(self, sources=sources, runs=[x for x in self.runs if x.source in sources])
 
 
 def make_plan(
@@ -245,8 +234,8 @@ def estimate(missing: Sequence[PlannedRun], complete: Sequence[PlannedRun]) -> f
     """
     total = 0.0
     for run in missing:
-        alike = [x for x in complete if x.path.parent == run.path.parent]
-        near = alike or [x for x in complete if x.source == run.source]
+        near = [x for x in complete if x.path.parent == run.path.parent]
+        near = near or [x for x in complete if x.source == run.source]
         if not near:
             return None
         seconds = statistics.median(x.record.seconds for x in near if x.record)

@@ -18,7 +18,6 @@ OF_RELATIONS = ("hits@1", "mrr", "implausible", "wrong_implausible")
 FEWEST = 10  # triples of a relation whose gain is shown, where some relation has as many
 MOST_GAINS, MOST_LOSSES = 12, 4
 NOTHING = "–"
-_PARTS = ("table", "sweep", "implausible", "focus", "relations")
 _KEYS = ["part", "dataset", "row", "at", "metric", "side"]
 _TIMES = ("epoch_seconds", "step_ms", "epochs", "train_hours", "mean_rank")
 
@@ -40,24 +39,18 @@ def figures(plan: Plan) -> pd.DataFrame:
     """
     values: list[tuple] = []
     for source in plan.sources:
-        rows = plan.experiment.rows_on(source.name)
-        of_source = [line for row in rows for line in _values(plan, source, row)]
-        values += sorted(of_source, key=lambda line: _PARTS.index(line[0]))
+        for row in plan.experiment.rows_on(source.name):
+            for part, at, metric, side, paper in _places(plan, source, row):
+                records = plan.records(row, source, at if part == "sweep" else None)
+                relation = at if part in ("focus", "relations") else None
+                found = [record.value(metric, side, relation) for record in records] or [math.nan]
+                values += [(part, source.name, row.name, at, metric, side, paper, value) for value in found]
     frame = pd.DataFrame(values, columns=[*_KEYS, "paper", "value"])
     groups = frame.astype({"paper": float, "value": float}).groupby(_KEYS, sort=False)
     aggregated = groups.agg(
         mean=("value", "mean"), sd=("value", "std"), seeds=("value", "count"), paper=("paper", "first")
     )
     return aggregated.reset_index()
-
-
-def _values(plan: Plan, source: Source, row: Row) -> Iterator[tuple]:
-    """Yields each value of a row, at least one for each place."""
-    for part, at, metric, side, paper in _places(plan, source, row):
-        records = plan.records(row, source, at if part == "sweep" else None)
-        relation = at if part in ("focus", "relations") else None
-        for value in [record.value(metric, side, relation) for record in records] or [math.nan]:
-            yield part, source.name, row.name, at, metric, side, paper, value
 
 
 def _places(plan: Plan, source: Source, row: Row) -> Iterator[tuple[str, Any, str, str, float | None]]:
@@ -97,12 +90,12 @@ def tables(plan: Plan, frame: pd.DataFrame) -> list[Table]:
     return found
 
 
-def number(value: float, metric: str = "") -> str:
+def number(value: float, metric: str = "", digits: int = 3) -> str:
     """Returns a number with the digits that suit its metric."""
     if math.isnan(value):
         return NOTHING
     if metric not in _TIMES:
-        return f"{value:.3f}"
+        return f"{value:.{digits}f}"
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
@@ -129,17 +122,14 @@ def _by_metric(plan: Plan, source: Source, frame: pd.DataFrame, title: str, base
         columns.append((METRICS[str(metric)], [*map(_ours, group.itertuples())]))
         if baseline:
             divided = ratios(group, baseline)
-            columns.append((f"÷ {baseline}", [*map(_ratio, divided["mean"])]))
-            columns += [("paper ÷", [*map(_ratio, divided["paper"])])] * bool(divided["paper"].notna().any())
+            columns.append((f"÷ {baseline}", [number(x, digits=2) for x in divided["mean"]]))
+            if divided["paper"].notna().any():
+                columns.append(("paper ÷", [number(x, digits=2) for x in divided["paper"]]))
         elif group["paper"].notna().any():
             columns.append(("paper", [number(x, str(metric)) for x in group["paper"]]))
     columns.append(("seeds", [_seeds(plan, source, name) for name in names]))
     titles, cells = zip(*columns, strict=True)
     return Table(title, [*titles], [[*row] for row in zip(*cells, strict=True)])
-
-
-def _ratio(value: float) -> str:
-    return NOTHING if math.isnan(value) else f"{value:.2f}"
 
 
 def _sweep(plan: Plan, source: Source, frame: pd.DataFrame, title: str) -> Table:
@@ -207,11 +197,12 @@ def _gains(title: str, gained: pd.DataFrame) -> Table:
     shown = gained
     if len(gained) > MOST_GAINS + MOST_LOSSES:
         shown = pd.concat([gained[:MOST_GAINS], gained[-MOST_LOSSES:]])
+    metrics = ("mrr", "mrr_before", "wrong_implausible", "wrong_implausible_before")
     rows = [
         [
             *(x["at"], x["side"], f"{x['triples']:,.0f}"),
             *(number(x["hits@1"]), number(x["hits@1_before"]), f"{x['gain']:+.3f}"),
-            *(number(x[column]) for column in ("mrr", "mrr_before", "wrong_implausible", "wrong_implausible_before")),
+            *(number(x[column]) for column in metrics),
         ]
         for _, x in shown.iterrows()
     ]

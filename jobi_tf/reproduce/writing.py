@@ -99,9 +99,10 @@ def _origin(plan: Plan) -> dict[str, Any]:
     """Returns by what versions, when, where and in how many hours the runs were made."""
     records = [run.record for run in plan.complete if run.record]
     made, dates, machines = set(), set(), set()
-    for content in (record.content for record in records):
-        environment, versions, jobs = content["environment"], content["environment"]["versions"], content["jobs"]
-        ours = _version(versions["jobi-tf"], content["commit"])
+    for record in records:
+        environment, jobs = record.content["environment"], record.content["jobs"]
+        versions = environment["versions"]
+        ours = _version(versions["jobi-tf"], record.content["commit"])
         made.add(f"{ours}, TensorFlow {versions['tensorflow']}, Keras {versions['keras']}")
         dates.add(environment["date"][:10])
         machines.add(f"{environment['processors']} processors" + (f", {jobs} runs at once" if jobs > 1 else ""))
