@@ -24,22 +24,11 @@ OUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 @click.option("--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="Rounds that count.")
 @click.option("--tiny", is_flag=True, help="Run everything in a form that takes seconds and measures nothing.")
 @click.option("--peers", is_flag=True, help="Also time other libraries, in environments that uv makes for them.")
-@click.option(
-    "--against",
-    metavar="PATH",
-    type=CHECKOUT,
-    help="Another checkout, with the .venv of `make setup`: measure both in turns.",
-)
+@click.option("--against", metavar="PATH", type=CHECKOUT, help="Another checkout, set up: measure both in turns.")
 @click.option("--out", type=OUT, help="JSON file to write  [default: bench-DATE.json]")
 @click.option("--list", "list_", is_flag=True, help="List the benchmarks.")
 def main(
-    only: tuple[str, ...],
-    repeats: int,
-    tiny: bool,
-    peers: bool,
-    against: Path | None,
-    out: Path | None,
-    list_: bool,
+    only: tuple[str, ...], repeats: int, tiny: bool, peers: bool, against: Path | None, out: Path | None, list_: bool
 ) -> None:
     """Time training, ranking, loading and serving on this machine, beside the committed figures.
 
@@ -56,7 +45,7 @@ def main(
         raise click.UsageError(f"expected --out in a folder that exists, got {out}")
     names = [x for x in SUITES if x in only or (x == "peers" and peers) or (not only and x not in ON_REQUEST)]
     results: list[Figure] = []
-    interrupted = False
+    status = 0
     with tempfile.TemporaryDirectory(prefix="jobi-tf-bench-", ignore_cleanup_errors=True) as work:
         setting = Setting(Path(work), repeats, tiny, against, lambda text: click.echo(text, err=True))
         try:
@@ -64,11 +53,11 @@ def main(
                 measure(name, setting, results, out)
         except KeyboardInterrupt:
             click.echo("Interrupted; what was measured before is kept.", err=True)
-            interrupted = True
+            status = INTERRUPTED
     save(results, setting, out)
     show(results, setting)
     click.echo(f"written to {out}", err=True)
-    sys.exit(INTERRUPTED if interrupted else int(any("reason" in x for x in results)))
+    sys.exit(status or int(any("reason" in x for x in results)))
 
 
 def measure(name: str, setting: Setting, results: list[Figure], out: Path) -> None:

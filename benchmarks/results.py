@@ -1,5 +1,6 @@
 """Figures: made of what was measured, written as JSON, and printed as a table beside the committed ones."""
 
+import itertools
 import json
 import operator
 import os
@@ -25,40 +26,27 @@ Figure = dict[str, Any]  # as in the JSON file
 
 
 class Line(NamedTuple):
-    """A figure to make of what a suite measured.
+    """A figure to make of what a suite measured."""
 
-    Args:
-        name: unique, `suite/figure`.
-        what: description for the table.
-        task: name of the task.
-        key: which of its values.
-        ratio: `TASK / TASK`, whose values of the same key are divided round by round.
-        target: comparison and bound, such as `<= 1.12`, on the ratio, or on the median if there is no ratio.
-        unit: unit of the values; by default that of the key.
-    """
-
-    name: str
-    what: str
+    name: str  # unique, `suite/figure`
+    what: str  # description for the table
     task: str
-    key: str
-    ratio: str = ""
-    target: str = ""
-    unit: str = ""
+    key: str  # which of the values of the task
+    ratio: str = ""  # `TASK / TASK`, whose values of the same key are divided round by round
+    target: str = ""  # such as `<= 1.12`, on the ratio, or on the median if there is no ratio
+    unit: str = ""  # by default that of the key
 
     def figure(self, data: str, measured: Measured, other: Measured) -> Figure | None:
         """Returns the figure as it stands in the JSON file; None if a part of it was not measured.
 
-        Args:
-            data: name of the graph.
-            measured: what was measured of this checkout.
-            other: what was measured of another checkout in the same rounds, if anything.
+        `measured` is of this checkout and the graph `data`, `other` of another checkout in the same rounds, if any.
         """
         above, _, below = (self.ratio or f"{self.task} / {self.task}").partition(" / ")
         if not {self.task, above, below} <= measured.keys():
             return None
         values = [x[self.key] for x in measured[self.task]]
         made: Figure = {"name": self.name, "what": self.what, "data": data, "unit": self.unit or UNITS[self.key]}
-        made |= {**summary(values), "once": len(values) == 1}
+        made |= summary(values)
         if self.ratio:
             made["ratio"] = {"of": self.ratio, **summary(ratios(measured[above], measured[below], self.key))}
         if self.target:
@@ -104,17 +92,12 @@ def report(results: Sequence[Figure], tiny: bool, against: Path | None) -> dict[
 
 
 def table(content: Mapping[str, Any], committed: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Returns the rows of the table: texts by the name of their column.
-
-    Args:
-        content: the JSON file of a run.
-        committed: another one to stand beside it; figures on other data are left out.
-    """
+    """Returns the rows of the table of a run, texts by column; committed figures on the same data stand beside."""
     known = {} if content["tiny"] else {(x["name"], x["data"]): x for x in committed["figures"]}
     rows = []
     for x in content["figures"]:
         row = {"what": x["what"], "median": f"{number(x['median'])} {x['unit']}"}
-        row["spread"] = "once" if x["once"] else spread(x)
+        row["spread"] = "once" if len(x["repeats"]) == 1 else spread(x)
         row["ratio"] = row["target"] = ""
         if ratio := x.get("ratio"):
             row["ratio"] = f"{number(ratio['median'])} ({spread(ratio)}) {ratio['of']}"
@@ -123,17 +106,13 @@ def table(content: Mapping[str, Any], committed: Mapping[str, Any]) -> list[dict
             row["target"] = f"{target['comparison']} {target['value']:,g}{verdict}"
         if content["against"]:
             row["against"] = f"{x['against']['median']:.3f} ({spread(x['against'])})" if "against" in x else "–"
-        before = known.get((x["name"], x["data"]))
-        row["committed"] = compared(x, before) if before else "–"
+        row["committed"] = "–"
+        if before := known.get((x["name"], x["data"])):
+            change = f" ({x['median'] / before['median'] - 1:+.0%} now)" if before["median"] > 0 else ""
+            ratio = f", ratio {number(before['ratio']['median'])}" if "ratio" in before else ""
+            row["committed"] = f"{number(before['median'])}{change}{ratio}"
         rows.append(row)
     return rows
-
-
-def compared(now: Figure, before: Figure) -> str:
-    """Returns the committed median and ratio, and how much the median changed."""
-    change = f" ({now['median'] / before['median'] - 1:+.0%} now)" if before["median"] > 0 else ""
-    ratio = f", ratio {number(before['ratio']['median'])}" if "ratio" in before else ""
-    return f"{number(before['median'])}{change}{ratio}"
 
 
 def title(content: Mapping[str, Any]) -> str:
@@ -165,14 +144,12 @@ def write_growth(figures: Sequence[Figure], folder: Path) -> None:
     import pandas as pd
     from matplotlib.figure import Figure as Picture
 
-    made = {x["name"].removeprefix("growth/"): x for x in figures if x["name"].startswith("growth/")}
-    rows = [
-        (*name.split(), x["median"], x["min"], x["max"], made[f"{name} memory"]["median"])
-        for name, x in made.items()
-        if f"{name} memory" in made
-    ]
-    frame = pd.DataFrame(rows, columns=["varied", "value", "step_ms", "step_ms_min", "step_ms_max", "peak_mb"])
-    frame = frame.astype({"value": int}).round(3)
+    rows = []
+    for x, memory in itertools.pairwise([x for x in figures if x["name"].startswith("growth/")]):
+        varied, value, *of_memory = x["name"].removeprefix("growth/").split()
+        if not of_memory:
+            rows.append((varied, int(value), x["median"], x["min"], x["max"], memory["median"]))
+    frame = pd.DataFrame(rows, columns=["varied", "value", "step_ms", "step_ms_min", "step_ms_max", "peak_mb"]).round(3)
     frame.to_csv(folder / "growth.csv", index=False)
     groups = frame.groupby("varied", sort=False)
     picture = Picture(figsize=(3 * len(groups) + 1, 6), layout="constrained")

@@ -30,65 +30,39 @@ class MeasurementError(Exception):
 
 @dataclass(frozen=True)
 class Task:
-    """A measurement.
+    """A measurement. Tasks with the same function and arguments share a process."""
 
-    Args:
-        function: function of worker.py, or a command that answers rounds as worker.py does.
-        arguments: its arguments. Tasks with the same function and arguments share a process.
-        round: arguments of each of its rounds.
-    """
-
-    function: str | Sequence[str]
+    function: str | Sequence[str]  # of worker.py, or a command that answers rounds as worker.py does
     arguments: dict[str, Any] = field(default_factory=dict)
-    round: dict[str, Any] = field(default_factory=dict)
+    round: dict[str, Any] = field(default_factory=dict)  # arguments of each of its rounds
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Tasks that are measured in turns.
-
-    Args:
-        tasks: the tasks by name.
-        lines: the figures.
-        data: name of the graph.
-        once: it takes too long to be repeated, or to be warmed up.
-    """
+    """Tasks that are measured in turns, by name, and the figures that are made of them; `data` names the graph."""
 
     tasks: dict[str, Task]
     lines: list[Line]
     data: str
-    once: bool = False
+    once: bool = False  # it takes too long to be repeated, or to be warmed up
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How to measure.
+    """How to measure."""
 
-    Args:
-        work: folder for temporary files, up to 3 GB.
-        repeats: rounds that count.
-        tiny: every suite in a form that takes seconds and whose figures mean nothing.
-        against: root of another checkout to measure in turns with this one.
-        log: called with lines about the progress.
-    """
-
-    work: Path
-    repeats: int = 5
-    tiny: bool = False
-    against: Path | None = None
-    log: Callable[[str], None] = print
+    work: Path  # folder for temporary files, up to 3 GB
+    repeats: int = 5  # rounds that count
+    tiny: bool = False  # every suite in a form that takes seconds and whose figures mean nothing
+    against: Path | None = None  # root of another checkout to measure in turns with this one
+    log: Callable[[str], None] = print  # called with lines about the progress
 
     @cached_property
     def dataset(self) -> Path:
-        """Folder with FB15K-237 as text, or with a synthetic graph of its size where its archive is not available."""
-        name = "world" if self.tiny else "fb15k-237"
-        folder = self.work / name
-        try:
-            # The one task that uses the cache of the user, which may hold the archive.
-            self._once(Task("text", {"dataset": name, "folder": str(folder)}), own_cache=False)
-        except MeasurementError as error:
-            self.log(f"{name} cannot be loaded: {error}; a synthetic graph of the same size takes its place")
-            return self.synthetic(14_541, 237, 310_116)
+        """Folder with FB15K-237 as text."""
+        folder = self.work / ("world" if self.tiny else "fb15k-237")
+        # The one task that uses the cache of the user, which may hold the archive.
+        self._once(Task("text", {"dataset": folder.name, "folder": str(folder)}), own_cache=False)
         return folder
 
     def synthetic(self, entities: int, relations: int, triples: int) -> Path:
@@ -96,9 +70,9 @@ class Setting:
         folder = self.work / f"synthetic-{entities}-{relations}-{triples}-0"
         if not folder.exists():
             self.log(f"  writing a graph of {entities:,} entities and {triples:,} triples")
-            sizes = {"--entities": entities, "--relations": relations, "--triples": triples, "--out": folder}
-            options = [str(x) for option in sizes.items() for x in option]
-            self._once(Task("command", {"arguments": ["data", "synthesize", *options]}))
+            sizes = f"--entities {entities} --relations {relations} --triples {triples}"
+            arguments = ["data", "synthesize", *sizes.split(), "--out", str(folder)]
+            self._once(Task("command", {"arguments": arguments}))
         return folder
 
     def shards(self, folder: Path) -> Path:
@@ -122,17 +96,10 @@ def python(checkout: Path | None) -> Path:
 def worker(
     task: Task, work: Path, checkout: Path | None = None, own_cache: bool = True
 ) -> Iterator[Callable[[dict[str, Any]], dict[str, float]]]:
-    """Runs the process of a task until the block ends.
+    """Runs the process of a task until the block ends; gives a function that returns what a round measured.
 
-    Args:
-        task: the task.
-        work: holds the working directory of the process, one for each checkout, with the cache.
-        checkout: root of another checkout; None for this one.
-        own_cache: whether the process has that cache and not the user's.
-
-    Yields:
-        A function that returns what a round with the given arguments measured. It raises `MeasurementError` if the
-        process ended, with the last line of its stderr, or answered something else.
+    It works in a folder of `work`, one for each checkout, with a cache of its own if `own_cache`. The function raises
+    `MeasurementError` if the process ended, with the last line of its stderr, or answered something else.
     """
     folder = work / ("other" if checkout else "here")
     folder.mkdir(exist_ok=True)

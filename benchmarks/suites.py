@@ -100,10 +100,8 @@ def processes(setting: Setting) -> Iterator[Suite]:
     lines = []
     for name, title in (("one", "one process"), ("workers", "two workers"), ("servers", "two workers and two servers")):
         ratio = "" if name == "one" else f"{name} / one"
-        lines += [
-            Line(f"processes/{name}", f"JoBi training, shared negatives by side, {title}", name, "rate", ratio),
-            Line(f"processes/{name}-memory", f"the same, largest process: {title}", name, "MB", ratio),
-        ]
+        lines.append(Line(f"processes/{name}", f"JoBi training, shared by side, {title}", name, "rate", ratio))
+        lines.append(Line(f"processes/{name}-memory", f"the same, largest process: {title}", name, "MB", ratio))
     yield Suite(tasks, lines, setting.dataset.name, once=True)
 
 
@@ -305,22 +303,6 @@ def serving(setting: Setting) -> Iterator[Suite]:
     yield Suite(tasks, lines, name)
 
 
-SUITES: dict[str, Callable[[Setting], Iterator[Suite]]] = {
-    suite.__name__: suite
-    for suite in (
-        training,
-        quality,
-        scale,
-        processes,
-        streaming,
-        ranking,
-        peers,
-        data,
-        large,
-        growth,
-        memory,
-        start,
-        serving,
-    )
-}
+_ALL = (training, quality, scale, processes, streaming, ranking, peers, data, large, growth, memory, start, serving)
+SUITES: dict[str, Callable[[Setting], Iterator[Suite]]] = {suite.__name__: suite for suite in _ALL}
 ON_REQUEST = ("peers",)

@@ -22,8 +22,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 UNSETTLED = 3  # steps after a pause that are not measured, since their batches were made in the pause
@@ -73,9 +73,7 @@ def load(rounds: Rounds, dataset: str, prepare: bool = False) -> None:
         with tempfile.TemporaryDirectory(dir=".") as cache:
             if prepare:
                 os.environ["JOBI_TF_HOME"] = str(Path(cache).absolute())
-            start = time.perf_counter()
-            jobi_tf.load_graph(dataset)
-            rounds.answer(seconds=time.perf_counter() - start)
+            rounds.answer(seconds=timed(lambda: jobi_tf.load_graph(dataset)))
 
 
 def command(rounds: Rounds, arguments: list[str]) -> None:
@@ -83,9 +81,8 @@ def command(rounds: Rounds, arguments: list[str]) -> None:
     for _ in rounds:
         with tempfile.TemporaryDirectory(dir=".") as folder:
             line = [*JOBI_TF, *(str(Path(folder, "out")) if x == "OUT" else x for x in arguments)]
-            start = time.perf_counter()
-            subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
-            rounds.answer(resource.RUSAGE_CHILDREN, seconds=time.perf_counter() - start)
+            seconds = timed(partial(subprocess.run, line, check=True, stdout=subprocess.DEVNULL))
+            rounds.answer(resource.RUSAGE_CHILDREN, seconds=seconds)
 
 
 def train(rounds: Rounds, dataset: str, steps: int, **settings: Any) -> None:
@@ -158,10 +155,9 @@ def rank(rounds: Rounds, dataset: str, dim: int, scorer: str = "complex", triple
 
     graph = jobi_tf.load_graph(dataset)
     graph = dataclasses.replace(graph, splits={**graph.splits, "test": graph.test[:triples]})
-    # A run has these two, and older checkouts evaluate runs only. Ranking takes as long whatever the weights.
-    run = SimpleNamespace(model=jobi_tf.JoBi(graph.num_entities, graph.num_relations, dim, scorer), graph=graph)
+    model = jobi_tf.JoBi(graph.num_entities, graph.num_relations, dim, scorer)  # it takes as long whatever the weights
     for _ in rounds:
-        seconds = jobi_tf.evaluate(run, split="test").seconds
+        seconds = jobi_tf.evaluate(model, graph).seconds
         rounds.answer(seconds=seconds, rate=len(graph.test) / seconds)
 
 
@@ -270,10 +266,7 @@ def starts(rounds: Rounds, folder: str, dataset: str) -> None:
             ready = time.perf_counter() - start
             first = {}
             for name in ("score-1", "tails"):
-                send = sender("REST", ports, *requests[name])
-                begun = time.perf_counter()
-                send()
-                first[name] = 1e3 * (time.perf_counter() - begun)
+                first[name] = 1e3 * timed(sender("REST", ports, *requests[name]))
         rounds.answer(seconds=ready, **first)
 
 
@@ -289,15 +282,13 @@ def load_test(rounds: Rounds, folder: str, dataset: str) -> None:
             rounds.answer(rate=len(waits) * len(columns["relation"]) / seconds, p50=p50, p99=p99)
 
 
-def in_parallel(senders: list[Callable[[], None]], seconds: float) -> tuple[float, list[float]]:
+def in_parallel(senders: list[Callable[[], object]], seconds: float) -> tuple[float, list[float]]:
     """Returns how long all of it took, and the waits for all answers in ascending order; connecting is not counted."""
 
-    def client(send: Callable[[], None]) -> list[float]:
-        waits: list[float] = []
-        while not waits or time.perf_counter() < start + seconds:
-            begun = time.perf_counter()
-            send()
-            waits.append(time.perf_counter() - begun)
+    def client(send: Callable[[], object]) -> list[float]:
+        waits = [timed(send)]
+        while time.perf_counter() < start + seconds:
+            waits.append(timed(send))
         return waits
 
     for send in senders:
@@ -306,6 +297,13 @@ def in_parallel(senders: list[Callable[[], None]], seconds: float) -> tuple[floa
         start = time.perf_counter()
         waits = sorted(itertools.chain.from_iterable(pool.map(client, senders)))
         return time.perf_counter() - start, waits
+
+
+def timed(send: Callable[[], object]) -> float:
+    """Returns the seconds that a call takes."""
+    start = time.perf_counter()
+    send()
+    return time.perf_counter() - start
 
 
 def named_requests(dataset: str) -> dict[str, tuple[str, dict[str, list[Any]]]]:
@@ -328,24 +326,13 @@ def named_requests(dataset: str) -> dict[str, tuple[str, dict[str, list[Any]]]]:
     }
 
 
-def sender(protocol: str, ports: dict[str, int], signature: str, columns: dict[str, list[Any]]) -> Callable[[], None]:
+def sender(protocol: str, ports: dict[str, int], signature: str, columns: dict[str, list[Any]]) -> Callable[[], object]:
     """Returns a function that sends a request, made before, over a connection of its own and waits for the answer."""
-    signatures = get(ports["REST"], f"{MODEL_URL}/metadata")["metadata"]["signature_def"]["signature_def"]
-    inputs = signatures[signature]["inputs"]  # older exports have no `k`
-    columns = {name: column for name, column in columns.items() if name in inputs}
     if protocol == "REST":
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        body = json.dumps({"signature_name": signature, "instances": rows}).encode()
+        body = json.dumps({"signature_name": signature, "instances": rows})
         connection = http.client.HTTPConnection("127.0.0.1", ports["REST"], timeout=PATIENCE)
-
-        def by_rest() -> None:
-            connection.request("POST", f"{MODEL_URL}:predict", body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            content = answer.read()
-            if answer.status != 200:
-                raise RuntimeError(f"the server answered {answer.status}: {content[:200]!r}")
-
-        return by_rest
+        return lambda: ask(connection, "POST", f"{MODEL_URL}:predict", body.encode())
     import grpc
     import tensorflow as tf
     from tensorflow_serving.apis.predict_pb2 import PredictRequest
@@ -355,7 +342,17 @@ def sender(protocol: str, ports: dict[str, int], signature: str, columns: dict[s
     # Channels to one address would otherwise share a connection.
     channel = grpc.insecure_channel(f"127.0.0.1:{ports['gRPC']}", [("grpc.use_local_subchannel_pool", 1)])
     call, content = channel.unary_unary("/tensorflow.serving.PredictionService/Predict"), message.SerializeToString()
-    return lambda: call(content, timeout=PATIENCE) and None
+    return lambda: call(content, timeout=PATIENCE)
+
+
+def ask(connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None) -> bytes:
+    """Returns the answer of the REST server."""
+    connection.request(method, path, body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    content = answer.read()
+    if answer.status != 200:
+        raise OSError(f"the server answered {answer.status}: {content[:200]!r}")
+    return content
 
 
 @contextmanager
@@ -378,17 +375,11 @@ def server(folder: str) -> Iterator[dict[str, int]]:
 
 def available(port: int) -> bool:
     """Returns whether a server answers that a version of its model is available."""
-    try:
-        return any(version["state"] == "AVAILABLE" for version in get(port, MODEL_URL)["model_version_status"])
-    except (OSError, ValueError, KeyError):
-        return False
-
-
-def get(port: int, path: str) -> dict[str, Any]:
-    """Returns the JSON object at a path of the REST server."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
-        connection.request("GET", path)
-        return json.load(connection.getresponse())
+        try:
+            return b'"AVAILABLE"' in ask(connection, "GET", MODEL_URL)
+        except (OSError, http.client.HTTPException):
+            return False
 
 
 if __name__ == "__main__":
