@@ -44,12 +44,7 @@ class Epoch(NamedTuple):
 
 
 class JobError(JobiError):
-    """A job failed.
-
-    Args:
-        reason: one sentence.
-        fatal: whether other jobs would fail too, as with a full disk.
-    """
+    """A job failed; `fatal`: others would fail too, as with a full disk."""
 
     def __init__(self, reason: str, fatal: bool = False):
         super().__init__(reason)

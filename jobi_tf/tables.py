@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from jobi_tf.errors import MissingExtraError
 
-Row = TypeVar("Row")
+Row = TypeVar("Row", bound=tuple)
 
 
 class Table(list[Row]):
@@ -24,15 +24,14 @@ class Table(list[Row]):
 
     def __repr__(self) -> str:
         """Returns the title and the first rows in one line."""
-        first = ", ".join(str(row[0]) for row in self[:3])  # type: ignore[index]
-        return f"<{self.title}: {first}{', …' if len(self) > 3 else ''}>"
+        return f"<{self.title}: {', '.join(str(row[0]) for row in self[:3])}{', …' if len(self) > 3 else ''}>"
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, self.columns, [[_cell(x) for x in row] for row in self])  # type: ignore[attr-defined]
+        return html_table(self.title, self.columns, [[_cell(x) for x in row] for row in self])
 
     def to_frame(self) -> Any:
         """Returns a pandas DataFrame with a row for each item."""
-        return data_frame([tuple(row) for row in self], columns=self.columns)  # type: ignore[arg-type]
+        return data_frame([*self], columns=self.columns)
 
 
 def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -14,7 +14,7 @@ from jobi_tf.training.config import SettingsFile, StrictModel, TrainConfig
 
 try:
     import optuna
-    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 except ImportError:
     raise MissingExtraError("searching needs Optuna: pip install 'jobi-tf[search]'") from None
 
@@ -65,7 +65,7 @@ class Parameter(StrictModel):
             raise ValueError(f"expected each choice once, got {self.choices}")
         return self
 
-    def distribution(self, name: str) -> BaseDistribution:
+    def distribution(self, name: str) -> CategoricalDistribution | IntDistribution | FloatDistribution:
         """Returns Optuna's distribution, with values of the type that the setting has.
 
         Raises:
@@ -192,13 +192,12 @@ class Space(SettingsFile):
         params: dict[str, Any] = {}
         for name, parameter in sorted(self.search.items(), key=lambda item: bool(item[1].when)):
             if self._is_active(parameter, params):
-                match parameter.distribution(name):
-                    case CategoricalDistribution(choices=choices):
-                        params[name] = trial.suggest_categorical(name, choices)
-                    case IntDistribution(low=low, high=high, step=step, log=log):
-                        params[name] = trial.suggest_int(name, low, high, step=step, log=log)
-                    case FloatDistribution(low=low, high=high, step=step, log=log):
-                        params[name] = trial.suggest_float(name, low, high, step=step, log=log)
+                found = parameter.distribution(name)
+                if isinstance(found, CategoricalDistribution):
+                    params[name] = trial.suggest_categorical(name, found.choices)
+                else:
+                    suggest: Any = trial.suggest_int if isinstance(found, IntDistribution) else trial.suggest_float
+                    params[name] = suggest(name, found.low, found.high, step=found.step, log=found.log)
         return self.rounded(params)
 
     def rounded(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,16 +212,15 @@ class Space(SettingsFile):
             name: the setting.
             ends: whether only the ends of a range are wanted.
         """
-        match self.search[name].distribution(name):
-            case CategoricalDistribution(choices=choices):
-                return [*choices]
-            case IntDistribution(low=low, high=high) | FloatDistribution(low=low, high=high):
-                if ends:
-                    return [low, high]
-                if step := self.search[name].step:
-                    count = int((high - low) / step + 1e-9) + 1
-                    return [_valid(name, round(low + i * step, _DIGITS)) for i in range(count)]
-        return []
+        found, step = self.search[name].distribution(name), self.search[name].step
+        if isinstance(found, CategoricalDistribution):
+            return [*found.choices]
+        if ends:
+            return [found.low, found.high]
+        if not step:
+            return []
+        count = int((found.high - found.low) / step + 1e-9) + 1
+        return [_valid(name, round(found.low + i * step, _DIGITS)) for i in range(count)]
 
     def points(self) -> Iterator[dict[str, Any]]:
         """Yields every point of the grid."""
