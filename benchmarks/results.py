@@ -146,7 +146,7 @@ def write_growth(figures: Sequence[Figure], folder: Path) -> None:
 
     rows = []
     for x, memory in itertools.pairwise([x for x in figures if x["name"].startswith("growth/")]):
-        varied, value, *of_memory = x["name"].removeprefix("growth/").split()
+        varied, value, *of_memory = x["name"].removeprefix("growth/").split("-")
         if not of_memory:
             rows.append((varied, int(value), x["median"], x["min"], x["max"], memory["median"]))
     frame = pd.DataFrame(rows, columns=["varied", "value", "step_ms", "step_ms_min", "step_ms_max", "peak_mb"]).round(3)

@@ -23,6 +23,14 @@ def fit(setting: Setting, folder: Path, **settings: Any) -> Task:
     return Task("train", {"dataset": str(folder), "steps": steps, **sizes(setting), **settings})
 
 
+def with_memory(
+    name: str, what: str, task: str, key: str, ratio: str = "", target: str = "", most: str = ""
+) -> list[Line]:
+    """Returns the figure of a task, and that of its peak memory, with its own target."""
+    memory = Line(f"{name}-memory", f"{what}, peak memory", task, "MB", ratio, most)
+    return [Line(name, what, task, key, ratio, target), memory]
+
+
 def training(setting: Setting) -> Iterator[Suite]:
     """Training of JoBi and of plain ComplEx; shared negatives; the sampler alone; full softmax."""
     folder, size = setting.dataset, sizes(setting)
@@ -85,9 +93,8 @@ def scale(setting: Setting) -> Iterator[Suite]:
     tasks = {name: fit(setting, folder, dim=dim, **change) for name, change in changes.items()}
     lines = []
     for name in [*changes][1:]:
-        what = f"JoBi, d = {dim}, {many:,} entities, {name}"
-        lines.append(Line(f"scale/{name}", f"{what}, a step", name, "ms", f"{name} / adam"))
-        lines.append(Line(f"scale/{name}-memory", f"{what}, peak memory", name, "MB", f"{name} / adam"))
+        what = f"JoBi step, d = {dim}, {many:,} entities, {name}"
+        lines += with_memory(f"scale/{name}", what, name, "ms", f"{name} / adam")
     yield Suite(tasks, lines, folder.name)
 
 
@@ -99,9 +106,8 @@ def processes(setting: Setting) -> Iterator[Suite]:
     tasks = {x: Task("train_processes", {"workers": w, "servers": s, **settings}) for x, (w, s) in counts.items()}
     lines = []
     for name, title in (("one", "one process"), ("workers", "two workers"), ("servers", "two workers and two servers")):
-        ratio = "" if name == "one" else f"{name} / one"
-        lines.append(Line(f"processes/{name}", f"JoBi training, shared by side, {title}", name, "rate", ratio))
-        lines.append(Line(f"processes/{name}-memory", f"the same, largest process: {title}", name, "MB", ratio))
+        what, ratio = f"JoBi training, shared negatives by side, {title}", "" if name == "one" else f"{name} / one"
+        lines += with_memory(f"processes/{name}", what, name, "rate", ratio)
     yield Suite(tasks, lines, setting.dataset.name, once=True)
 
 
@@ -110,10 +116,7 @@ def streaming(setting: Setting) -> Iterator[Suite]:
     folder = large_graph(setting)
     sources = {"shards": setting.shards(folder), "memory": folder}
     tasks = {name: fit(setting, source, tensorboard="none", dim=4) for name, source in sources.items()}
-    lines = [
-        Line("streaming/step", "JoBi step, d = 4, from shards", "shards", "ms", "shards / memory"),
-        Line("streaming/memory", "JoBi training, d = 4, from shards, peak memory", "shards", "MB", "shards / memory"),
-    ]
+    lines = with_memory("streaming/step", "JoBi step, d = 4, from shards", "shards", "ms", "shards / memory")
     yield Suite(tasks, lines, folder.name)
 
 
@@ -182,12 +185,9 @@ def data(setting: Setting) -> Iterator[Suite]:
         "prepare": Task("load", {"dataset": str(large), "prepare": True}),
         "build": Task("command", {"arguments": build}),
     }
-    lines = [
-        Line("data/prepare", "preparing 19.3 M triples of text", "prepare", "seconds", target="< 300"),
-        Line("data/prepare-memory", "preparing them, peak memory", "prepare", "MB", target="< 6000"),
-        Line("data/build", "building a data set of 19.3 M triples", "build", "seconds"),
-        Line("data/build-memory", "building it, peak memory", "build", "MB"),
-    ]
+    what = "preparing 19.3 M triples of text"
+    lines = with_memory("data/prepare", what, "prepare", "seconds", target="< 300", most="< 6000")
+    lines += with_memory("data/build", "building a data set of 19.3 M triples", "build", "seconds")
     yield Suite(tasks, lines, large.name, once=True)
     for name, folder, target in (("open", small, "< 0.3"), ("open-large", large, "< 2")):
         line = Line(f"data/{name}", f"opening {folder.name}, prepared", name, "seconds", target=target)
@@ -199,19 +199,13 @@ def large(setting: Setting) -> Iterator[Suite]:
     folder = large_graph(setting)
     dim, batch, steps = (4, 50, 5) if setting.tiny else (100, 1000, 400)
     settings = {"dataset": str(folder), "steps": steps, "dim": dim, "batch_size": batch}
-    lines = [
-        Line("large/step", "JoBi step", "train", "ms", target="< 140"),  # 45 minutes an epoch
-        Line("large/memory-training", "training, peak memory", "train", "MB", target="< 9000"),
-    ]
+    # 45 minutes an epoch
+    lines = with_memory("large/step", "JoBi step", "train", "ms", target="< 140", most="< 9000")
     yield Suite({"train": Task("train", settings)}, lines, folder.name)
     for name, scorer, title, count in (("rank", "complex", "ComplEx", 500), ("rotate", "rotate", "RotatE", 20)):
         task = Task("rank", {"dataset": str(folder), "dim": dim, "scorer": scorer, "triples": count})
         what = f"ranking {count} test triples, {title}, both sides"
-        lines = [
-            Line(f"large/{name}", what, name, "seconds"),
-            Line(f"large/{name}-memory", f"{what}, peak memory", name, "MB"),
-        ]
-        yield Suite({name: task}, lines, folder.name)
+        yield Suite({name: task}, with_memory(f"large/{name}", what, name, "seconds"), folder.name)
 
 
 BASE = {"entities": 100_000, "triples": 2_000_000, "negatives": 50, "batch_size": 1000, "dim": 100}
@@ -232,11 +226,7 @@ def growth(setting: Setting) -> Iterator[Suite]:
         for value in values:
             point = {**base, name: value}
             folder = setting.synthetic(point.pop("entities"), 5 if setting.tiny else 500, point.pop("triples"))
-            figure, what = f"growth/{name} {value}", f"{name} {value:,}"
-            lines = [
-                Line(figure, f"JoBi step, {what}", "step", "ms"),
-                Line(f"{figure} memory", f"JoBi training, {what}, peak memory", "step", "MB"),
-            ]
+            lines = with_memory(f"growth/{name}-{value}", f"JoBi step, {name} {value:,}", "step", "ms")
             yield Suite({"step": fit(setting, folder, **point)}, lines, "synthetic")
 
 
