@@ -1,5 +1,6 @@
 """What a report knows about a run: its records, its model measured on a split, and the answers behind Hits@1."""
 
+import itertools
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -50,25 +51,30 @@ def first_answers(model: JoBi, evaluation: Evaluation, known: KnownAnswers, occu
         relation) and `true_plausible` (the same of the true answer).
     """
     block = max(1, SCORES_A_BLOCK // model.num_entities)
-    rows, triples, seen, parts = model.candidates(), evaluation.triples, occurrences.keys(), []
-    for side, name in enumerate(SIDES):
-        blocks = (triples[i : i + block] for i in range(0, len(triples), block))
-        best = [_best_others(model, rows, known, x, side) for x in blocks]
-        others, other_scores, true_scores, totals = (np.concatenate(x) for x in zip(*best, strict=True))
-        ranks, true = evaluation.ranks[name], triples[:, column(side)]
+    rows, seen, parts = model.candidates(), occurrences.keys(), []
+    places = [slice(i, i + block) for i in range(0, len(evaluation.triples), block)]
+    for side, place in itertools.product(range(len(SIDES)), places):
+        triples, ranks = evaluation.triples[place], evaluation.ranks[SIDES[side]][place]
+        relations, true = triples[:, 1], triples[:, column(side)]
+        scores = model.scores(tf.constant(triples, tf.int32), side, rows)  # [b, E]
+        true_scores = tf.gather(scores, true, batch_dims=1).numpy()
+        queries, facts = known.lookup(side, triples)
+        left_out = np.stack([np.append(queries, np.arange(len(triples))), np.append(facts, true)], 1)
+        others = tf.tensor_scatter_nd_update(scores, left_out, tf.fill([len(left_out)], -np.inf))
+        total = np.logaddexp(true_scores, tf.reduce_logsumexp(others, 1).numpy())
         right = (ranks.greater == 0) & (ranks.equal == 0)
-        first = np.where(right, true, others)
-        places = (side * occurrences.num_relations + triples[:, 1].astype(np.int64)) * occurrences.num_entities
-        plausible, true_plausible = (np.isin(places + x, seen) for x in (first, true))
+        first = np.where(right, true, tf.argmax(others, 1, tf.int32).numpy())
+        score = np.where(right, true_scores, tf.reduce_max(others, 1).numpy())
+        keys = (side * occurrences.num_relations + relations.astype(np.int64)) * occurrences.num_entities
         columns = {
-            "side": name,
-            "relation": triples[:, 1],
+            "side": SIDES[side],
+            "relation": relations,
             "rank": ranks.ranks(),
             "entity": first,
-            "confidence": np.exp(np.where(right, true_scores, other_scores).astype(np.float64) - totals),
+            "confidence": np.exp(score.astype(np.float64) - total),
             "right": right,
-            "plausible": plausible,
-            "true_plausible": true_plausible,
+            "plausible": np.isin(keys + first, seen),
+            "true_plausible": np.isin(keys + true, seen),
         }
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
@@ -84,21 +90,6 @@ def breakdown(answers: pd.DataFrame) -> dict[str, float]:
         "implausible": int(implausible.sum()),
         "wrong_implausible": int((wrong & implausible).sum()),
     }
-
-
-def _best_others(
-    model: JoBi, candidates: tf.Tensor, known: KnownAnswers, triples: np.ndarray, side: int
-) -> tuple[np.ndarray, ...]:
-    """Returns the best candidate besides the true answer, both scores, and log Σ exp of all candidates; each [b]."""
-    scores = model.scores(tf.constant(triples, tf.int32), side, candidates)  # [b, E]
-    answers = triples[:, column(side)]
-    true = tf.gather(scores, answers, batch_dims=1)
-    rows, entities = known.lookup(side, triples)
-    places = np.stack([np.append(rows, np.arange(len(triples))), np.append(entities, answers)], 1)
-    others = tf.tensor_scatter_nd_update(scores, places, tf.fill([len(places)], -np.inf))
-    best = tf.argmax(others, 1, tf.int32)
-    total = tf.reduce_logsumexp(tf.stack([tf.reduce_logsumexp(others, 1), true]), 0)
-    return best.numpy(), tf.gather(others, best, batch_dims=1).numpy(), true.numpy(), total.numpy()
 
 
 @dataclass(frozen=True)

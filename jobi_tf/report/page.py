@@ -101,8 +101,7 @@ def write_report(
 
 def _values(runs: Sequence["Measured"], graph: Graph) -> dict[str, Any]:
     """Returns what the template shows about runs that were measured on the same triples of the graph."""
-    names = labels([run.path for run in runs])
-    calibrations = [calibration(run) for run in runs]
+    names, calibrations = labels([run.path for run in runs]), [calibration(run) for run in runs]
     script = (HERE / "page.js").read_text(encoding="utf-8").strip()
     evaluation, by_relation = runs[0].evaluation, relations(runs, graph)
     return {
@@ -136,11 +135,9 @@ def _values(runs: Sequence["Measured"], graph: Graph) -> dict[str, Any]:
 def labels(paths: Sequence[Path]) -> list[str]:
     """Returns the end of each path, as long as it takes to tell them apart."""
     parts = [path.resolve().parts for path in paths]
-    for length in range(1, max(map(len, parts))):
-        ends = ["/".join(part[-length:]) for part in parts]
-        if len(set(ends)) == len(ends):
-            return ends
-    return [str(path) for path in paths]
+    lengths = range(1, max(map(len, parts)) + 1)
+    every = (["/".join(part[-length:]) for part in parts] for length in lengths)
+    return next(ends for ends in every if len(set(ends)) == len(ends))
 
 
 def settings(runs: Sequence[Measured]) -> dict[str, list[dict[str, Any]]]:

@@ -170,13 +170,7 @@ class Experiment(SettingsFile):
     def config(self, row: Row, dataset: str, point: Any = None, quick: bool = False) -> TrainConfig:
         """Returns the settings of a run, without its seed and folder.
 
-        Settings of the experiment that have no effect in this row are left out.
-
-        Args:
-            row: one of the rows.
-            dataset: name of the data set.
-            point: value along a sweep.
-            quick: a small model and few epochs.
+        Settings of the experiment that have no effect in this row are left out. `quick`: a small model and few epochs.
 
         Raises:
             UsageError: a setting is unknown or out of range, settings contradict each other, or one of the row has no

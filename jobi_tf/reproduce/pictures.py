@@ -15,6 +15,7 @@ from jobi_tf.reproduce.experiment import METRICS
 from jobi_tf.reproduce.runs import Plan, Source
 from jobi_tf.reproduce.tables import MOST_GAINS, gains, ratios
 
+MOST_CHARACTERS = 56  # of the name of a relation with its side, whose end is shown
 _OURS, _PAPER = "#1f77b4", "#7f7f7f"
 
 
@@ -116,17 +117,13 @@ def _draw_gains(plan: Plan, source: Source, frame: pd.DataFrame, axis: Axes) -> 
         axis.plot([x["hits@1_before"], x["hits@1"]], [place, place], color="0.7", linewidth=2, zorder=1)
         axis.scatter([x["hits@1_before"]], [place], s=24, color="C0", zorder=2, label=baseline)
         axis.scatter([x["hits@1"]], [place], s=24, color="C1", zorder=2, label=name)
-    labels = [_short(f"{x['at']} ({x['side']}, {x['triples']:,.0f})") for _, x in shown.iterrows()]
+    labels = [f"{x['at']} ({x['side']}, {x['triples']:,.0f})"[-MOST_CHARACTERS:] for _, x in shown.iterrows()]
     axis.set_yticks(range(len(shown)), labels, fontsize=7)
     axis.invert_yaxis()
     axis.set_xlabel("Hits@1 of the relations with the largest gains", fontsize=9)
     handles, labels = axis.get_legend_handles_labels()
     axis.legend(handles[:2], labels[:2], fontsize=8, frameon=False)
     _quiet(axis, "both")
-
-
-def _short(text: str, length: int = 56) -> str:
-    return text if len(text) <= length else "…" + text[-length + 1 :]
 
 
 def _quiet(axis: Axes, which: Literal["both", "x", "y"]) -> None:

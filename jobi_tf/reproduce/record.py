@@ -71,12 +71,7 @@ def write_record(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def measure(run: "Run", jobs: int = 1) -> dict[str, Any]:
-    """Ranks the test split with a trained run, and returns everything that tables are made of.
-
-    Args:
-        run: the run.
-        jobs: trainings that went on at once, which is what its times are to be read by.
-    """
+    """Ranks the test split with a run, trained as one of `jobs` at once, and returns all that tables are made of."""
     from jobi_tf.data.occurrences import KnownAnswers, Occurrences
     from jobi_tf.evaluation.evaluate import evaluate
     from jobi_tf.report.measured import breakdown, first_answers

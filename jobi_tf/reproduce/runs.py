@@ -31,15 +31,10 @@ _NOT_OF_THE_RESULT = {"dataset", "seed", "run_dir", "strategy", "devices", "logi
 
 @dataclass(frozen=True)
 class Source:
-    """A data set of an experiment.
+    """A data set of an experiment."""
 
-    Args:
-        name: what experiments call it.
-        place: what `load_graph` takes: its name, or the path of a folder of triples.
-    """
-
-    name: str
-    place: str
+    name: str  # what experiments call it
+    place: str  # what `load_graph` takes: its name, or the path of a folder of triples
 
     @classmethod
     def parse(cls, text: str, known: Iterable[str] = ()) -> "Source":
@@ -165,14 +160,9 @@ class Plan:
 def make_plan(
     experiment: Experiment, sources: Sequence[Source], folder: Path, seeds: int | None = None, quick: bool = False
 ) -> Plan:
-    """Returns the runs of an experiment on data sets; changes nothing.
+    """Returns the runs of an experiment on data sets below a folder; changes nothing.
 
-    Args:
-        experiment: the experiment.
-        sources: the data sets.
-        folder: folder of the runs; quick ones have one beside it.
-        seeds: number of seeds instead of the experiment's.
-        quick: small models, trained shortly, one seed.
+    Quick runs are small models, trained shortly, with one seed if `seeds` says nothing else, in a folder beside it.
     """
     folder = folder.with_name(folder.name + QUICK) if quick else folder
 
@@ -204,9 +194,8 @@ def make_plan(
 
 
 def name_of(config: TrainConfig) -> str:
-    """Returns the name of the folder of runs with these settings: a few of them, and a digest of all."""
-    # Only what differs from the defaults counts: a setting that a later version adds changes no name.
-    chosen = config.model_dump(exclude=_NOT_OF_THE_RESULT, exclude_defaults=True)
+    """Returns the name of the folder of runs with these settings: a few of them, and a digest of all but defaults."""
+    chosen = config.model_dump(exclude=_NOT_OF_THE_RESULT, exclude_defaults=True)  # a new setting changes no name
     digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]
     kind = f"p{config.p:g}" if config.loss == "softmax" else config.loss
     return f"{config.model}-{'joint' if config.joint else 'plain'}-{kind}-{digest}"
@@ -247,15 +236,10 @@ OnEvent = Callable[[PlannedRun, Epoch | str | None], None]
 
 
 def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict[PlannedRun, str]:
-    """Trains and ranks runs, each in a process of its own, and returns those that failed, with the reason.
+    """Trains and ranks runs, `jobs` at a time, and returns those that failed, with the reason.
 
-    An interruption ends the processes; checkpoints stay.
-
-    Args:
-        runs: the runs, in their order.
-        jobs: number of runs at a time, which share the cores.
-        on_event: called with a run and None when it begins, each of its epochs, and when it has ended the reason of its
-            failure, "" if it is complete.
+    An interruption ends the processes; checkpoints stay. `on_event` is called with a run and None when it begins, each
+    of its epochs, and when it has ended the reason of its failure, "" if it is complete.
     """
     failed: dict[PlannedRun, str] = {}
 

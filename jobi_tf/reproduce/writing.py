@@ -27,16 +27,10 @@ _ALWAYS = ("model", "joint", "dim")
 def write(
     plan: Plan, folder: Path, absent: Mapping[str, str] = {}, command: Sequence[str] = ()
 ) -> tuple[list[Table], list[Path]]:
-    """Writes the results of an experiment from the runs that are complete.
+    """Writes the results of the runs that are complete, and returns the tables and the files.
 
-    Args:
-        plan: the experiment and its runs.
-        folder: where to write.
-        absent: data sets that are not available, with the reason.
-        command: the command line, for the record.
-
-    Returns:
-        The tables and the files; no picture where no run is complete or matplotlib is missing.
+    `absent` are data sets that are not available, with the reason; `command` is for the record. There is no picture
+    where no run is complete or matplotlib is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     page, numbers, picture = (folder / f"{plan.name}.{suffix}" for suffix in ("md", "csv", "png"))

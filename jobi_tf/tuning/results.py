@@ -37,18 +37,12 @@ class Results:
 
     The user attributes of a trial are `metrics` (of its best epoch), `best_epoch`, `epochs`, `seconds`, and `reason` if
     it failed.
-
-    Args:
-        space: what is searched.
-        path: folder of the search.
-        study: Optuna's study.
-        trials: those that have begun, without those that were retried or only repeat the parameters of another.
     """
 
     space: Space
     path: Path
     study: optuna.Study
-    trials: tuple[FrozenTrial, ...]
+    trials: tuple[FrozenTrial, ...]  # begun, without those that were retried or only repeat the parameters of another
 
     @classmethod
     def of(cls, study: optuna.Study, space: Space, path: Path) -> "Results":
@@ -98,10 +92,7 @@ class Results:
         ]
 
     def draw(self) -> list[Path]:
-        """Draws the history, the importance of each setting and the trials as parallel coordinates, as PNG.
-
-        Returns:
-            The files; none before two trials are complete.
+        """Draws Optuna's pictures as PNG, and returns the files; none before two trials with other values are complete.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -122,9 +113,10 @@ class Results:
             "parallel": plots.plot_parallel_coordinate(self.study, target_name=target),
             "importances": plots.plot_param_importances(self.study, evaluator=PedAnovaImportanceEvaluator()),
         }
-        for name, axis in axes.items():
+        files = [self.path / f"{name}.png" for name in axes]
+        for file, axis in zip(files, axes.values(), strict=True):
             figure = axis.get_figure(root=True)
             assert figure is not None
-            with written_beside(self.path / f"{name}.png") as beside:
+            with written_beside(file) as beside:
                 figure.savefig(beside, dpi=120, bbox_inches="tight", format="png")
-        return [self.path / f"{name}.png" for name in axes]
+        return files

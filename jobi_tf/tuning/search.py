@@ -1,5 +1,6 @@
 """Searches for good settings: Optuna proposes them, processes of their own train them, the validation split judges."""
 
+import json
 import threading
 import time
 import warnings
@@ -250,7 +251,7 @@ def _keep(space: Space, path: Path) -> None:
     if path.is_file():
         before, now = read_settings(path), space.as_mapping()
         for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
-            if before.get(key) != now.get(key) or list(before.get(key) or ()) != list(now.get(key) or ()):
+            if json.dumps(before.get(key)) != json.dumps(now.get(key)):  # in the same order
                 raise UsageError(
                     f"expected the search of {path.parent}, where {key} is {before.get(key)}, got {now.get(key)}: "
                     "choose another folder by --out"

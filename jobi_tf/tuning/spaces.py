@@ -66,12 +66,7 @@ class Parameter(StrictModel):
         return self
 
     def distribution(self, name: str) -> CategoricalDistribution | IntDistribution | FloatDistribution:
-        """Returns Optuna's distribution, with values of the type that the setting has.
-
-        Raises:
-            ValueError: a value is no value of the setting, the setting is no number and has a range, or Optuna does not
-                accept the range.
-        """
+        """Returns Optuna's distribution, with values of the type that the setting has, or raises ValueError."""
         if self.choices is not None:
             return CategoricalDistribution([_valid(name, x) for x in self.choices])
         low, high = _valid(name, self.low), _valid(name, self.high)
@@ -206,12 +201,7 @@ class Space(SettingsFile):
         return {name: round(x, _DIGITS) if isinstance(x, float) else x for name, x in values.items()}
 
     def values(self, name: str, ends: bool = False) -> list[Any]:
-        """Returns the choices of a setting, or the values of its range; none of a range without a step.
-
-        Args:
-            name: the setting.
-            ends: whether only the ends of a range are wanted.
-        """
+        """Returns the choices of a setting, or the values of its range, or its ends; none of a range without a step."""
         found, step = self.search[name].distribution(name), self.search[name].step
         if isinstance(found, CategoricalDistribution):
             return [*found.choices]
