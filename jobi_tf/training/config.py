@@ -261,8 +261,7 @@ class TrainConfig(BaseModel):
 
     def effective(self) -> "TrainConfig":
         """Returns these settings without those that have no effect."""
-        given = self.model_dump(exclude_unset=True, exclude=set(self.without_effect()))
-        return self.create(given)
+        return self.create(self.model_dump(exclude_unset=True, exclude=set(self.without_effect())))
 
     def replace(self, **changes: Any) -> "TrainConfig":
         """Returns a copy with `changes`."""
@@ -287,11 +286,6 @@ class TrainConfig(BaseModel):
         """Writes every setting that has an effect as YAML; not the folder, since a run may be moved."""
         settings = self.model_dump(exclude={"run_dir", *self.without_effect()})
         path.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
-
-
-def tensorboard_parts(setting: str) -> set[str]:
-    """Returns the parts of the logs that the setting `tensorboard` names."""
-    return set(TENSORBOARD) if setting == "all" else set(setting.split(",")) - {"none"}
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import io
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 from tensorboard.plugins import projector
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import summary as custom_scalars
 from tensorboard.plugins.hparams import api as hparams
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.negatives import NegativeSampler, can_filter
-from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
+from jobi_tf.data.negatives import can_filter
+from jobi_tf.data.occurrences import SIDES, TAIL, KnownAnswers
 from jobi_tf.datasets.statistics import CATEGORIES, entity_degrees, entity_types, relation_categories
 from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, calibrate_sample, score_sample
@@ -28,15 +29,14 @@ from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.assembly import build_batches
 from jobi_tf.training.callbacks import ValidationRanking
-from jobi_tf.training.config import TrainConfig, tensorboard_parts
+from jobi_tf.training.config import TENSORBOARD, TrainConfig
 from jobi_tf.training.recording import Training
 from jobi_tf.training.run_folder import describe_environment
 from jobi_tf.workers import is_chief
 
 SAMPLE = 200  # triples, or queries, whose scores and gradients are shown
 SHOWN_QUERIES, SHOWN_ANSWERS = 5, 5
-MOST_VECTORS = 20_000  # that the projector can handle
-MOST_ROWS = 20_000  # of a table, in histograms and norms: no copy of a large table is made
+MOST_VECTORS = 20_000  # for the projector, histograms and norms: no copy of a large table is made
 
 # Settings that do not change the model.
 _NO_HPARAMS = {
@@ -72,9 +72,10 @@ class TensorBoard(keras.callbacks.Callback):
     def __init__(self, training: Training, ranking: ValidationRanking | None):
         super().__init__()
         self.training, self.ranking = training, ranking
-        self.parts = tensorboard_parts(training.config.tensorboard)
-        self.profile = [int(x) for x in training.config.profile.split(":")] if training.config.profile else None
-        self._profiling = False
+        parts = training.config.tensorboard
+        self.parts = set(TENSORBOARD if parts == "all" else parts.split(","))
+        profile = training.config.profile or "0:0"
+        self._profiled, self._profiling = range(*map(int, profile.split(":"))), False
         self._epoch = training.done
         self._temporary = None if is_chief(training.strategy) else tempfile.TemporaryDirectory()
         self.logs = Path(self._temporary.name) if self._temporary else training.folder.logs
@@ -94,7 +95,7 @@ class TensorBoard(keras.callbacks.Callback):
             if training.done:
                 return
             if "scalars" in self.parts:
-                tf.summary.experimental.write_raw_pb(_layout(training).SerializeToString(), step=0)
+                tf.summary.experimental.write_raw_pb(_layout().SerializeToString(), step=0)
             if "text" in self.parts:
                 tf.summary.text("settings", markdown(_VALUES, training.config.model_dump().items()))
                 tf.summary.text("environment", markdown(_VALUES, describe_environment().items()))
@@ -103,14 +104,14 @@ class TensorBoard(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Starts the profiler, if it is time."""
-        if self.profile and not self._profiling and self.profile[0] <= self._steps < self.profile[1]:
+        if self._steps in self._profiled and not self._profiling:
             tf.profiler.experimental.start(str(self.logs))
             self._profiling = True
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Stops the profiler, if it is time."""
         self._steps += self.model.steps_per_execution
-        if self._profiling and self.profile and self._steps >= self.profile[1]:
+        if self._profiling and self._steps not in self._profiled:
             self._stop_profiler()
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
@@ -137,20 +138,21 @@ class TensorBoard(keras.callbacks.Callback):
 
     def _stop_profiler(self) -> None:
         tf.profiler.experimental.stop()
-        self._profiling, self.profile = False, None
+        self._profiling = False
 
     def _write_ranking(self, ranks: Sequence[Ranks]) -> None:
         model, graph = self.model, self.training.graph
         if "scalars" in self.parts:
             for tag, value in ranking_scalars(self._categories[graph.valid[:, 1]], ranks).items():
                 tf.summary.scalar(tag, value)
-            for name, table in _tables(model).items():
-                tf.summary.scalar(f"norms of embeddings/{name}", tf.reduce_mean(tf.norm(_some_rows(table), axis=1)))
+        for name, table in _tables(model).items():
+            rows = _some_rows(table)
+            if "scalars" in self.parts:
+                tf.summary.scalar(f"norms of embeddings/{name}", tf.reduce_mean(tf.norm(rows, axis=1)))
+            if "histograms" in self.parts:
+                tf.summary.histogram(f"embeddings/{name}", rows)
         if self._sample:
             self._sample.write(model, self.parts)
-        if "histograms" in self.parts:
-            for name, table in _tables(model).items():
-                tf.summary.histogram(f"embeddings/{name}", _some_rows(table))
         if "text" in self.parts:
             tf.summary.text("predictions", predictions(model, graph, *self._shown))
 
@@ -177,41 +179,37 @@ class Sample:
         config, graph = training.config, training.graph
         self._queries, self._marked = config.loss == "full-softmax", config.filter_negatives
         self._weights = {"triple": 1.0, "pair": config.alpha}
-        options: dict[str, Any] = {}
-        if not self._queries:
-            occurrences = Occurrences.of_graph(graph)
-            self._share_biased = _share_biased(graph, occurrences, config.p)
-            self._counts_known = can_filter(graph.num_entities, graph.num_relations)
-            known = graph.train if self._counts_known else None
-            options["sampler"] = NegativeSampler(occurrences, config.negatives, config.p, known)
-        self.batches = {}
+        self._counts_known = not self._queries and can_filter(graph.num_entities, graph.num_relations)
+        options = {"filter_negatives": True} if self._counts_known else {}
+        self.batches, multiple = {}, config.chunk if config.shared else 1
         for split in ("train", "valid"):
-            multiple = config.chunk if config.shared else 1
             size = min(SAMPLE, config.batch_size or SAMPLE, len(graph.split(split)))
-            if size >= multiple:
-                options |= {"batch_size": size - size % multiple, "split": split}
-                self.batches[split] = next(iter(build_batches(config, graph, **options).take(1)))
+            size -= size % multiple
+            if size:
+                batches = build_batches(config, graph, split=split, batch_size=size, **options)
+                self.batches[split] = keras.utils.unpack_x_y_sample_weight(next(iter(batches.take(1))))
         self._look = tf.function(self._measured, autograph=False)
 
     def write_graph(self, model: JoBi) -> None:
         """Writes the graph of the model's scores, losses and gradients."""
-        tf.summary.graph(self._look.get_concrete_function(model, *_with_weights(self.batches["train"])).graph)
+        tf.summary.graph(self._look.get_concrete_function(model, *self.batches["train"]).graph)
 
     def write(self, model: JoBi, parts: set[str]) -> None:
         """Writes losses, gradients, scores and negatives of both samples."""
         for split, batch in self.batches.items():
-            outputs, losses, norms = self._look(model, *_with_weights(batch))
-            labels = batch[1]
+            labels, (outputs, losses, norms) = batch[1], self._look(model, *batch)
             if "scalars" in parts:
-                for name, value in losses.items():
-                    tf.summary.scalar(f"loss of a {split} sample/{name}", value)
+                scalars = {f"loss of a {split} sample/{name}": value for name, value in losses.items()}
                 if "pair" in outputs:
-                    tf.summary.scalar(f"AUC of the pair head/{split}", self._auc(labels["pair"], outputs["pair"]))
+                    auc = keras.metrics.AUC(from_logits=True)
+                    scalars[f"AUC of the pair head/{split}"] = auc(
+                        *(tf.reshape(x["pair"], [-1]) for x in (labels, outputs))
+                    )
                 if split == "train":
-                    for name, value in norms.items():
-                        tf.summary.scalar(f"norms of gradients/{name}", value)
-                    if not self._queries:
-                        self._write_negatives(labels)
+                    scalars |= {f"norms of gradients/{name}": value for name, value in norms.items()}
+                    scalars |= self._shares(labels)
+                for tag, value in scalars.items():
+                    tf.summary.scalar(tag, value)
             if "histograms" in parts:
                 for name, scores in self._scores(outputs["triple"], labels["triple"]).items():
                     tf.summary.histogram(f"scores of a {split} sample/{name}", scores)
@@ -225,28 +223,27 @@ class Sample:
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
             outputs = model(inputs, training=False)
-            losses = {name: model.loss[name](labels[name], scores, weights) for name, scores in outputs.items()}
+            losses = {x: model.loss[x](labels[x], scores, weights and weights[x]) for x, scores in outputs.items()}
             weighted = [self._weights[name] * loss for name, loss in losses.items()]
             total = tf.add_n([*weighted, *model.losses])
         # Of several devices, the first one has read its own copies.
         copies = [tf.distribute.get_strategy().experimental_local_results(x.value)[0] for x in variables]
-        gradients = tape.gradient(total, copies)
         names = {id(table): name for name, table in _tables(model).items()}
         norms = {
-            names.get(id(x), x.path): tf.linalg.global_norm([y])
-            for x, y in zip(variables, gradients, strict=True)
-            if y is not None
+            names.get(id(x), x.path): tf.linalg.global_norm([gradient])
+            for x, gradient in zip(variables, tape.gradient(total, copies), strict=True)
+            if gradient is not None
         }
         return outputs, losses, norms
 
-    def _write_negatives(self, labels: Mapping[str, tf.Tensor]) -> None:
-        tf.summary.scalar("negatives/share drawn with bias (expected)", self._share_biased)
+    def _shares(self, labels: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns which shares of the negatives are true by accident, and seen with the relation."""
+        shares = {}
         if self._counts_known:
-            known = tf.reduce_mean(tf.cast(labels["triple"][..., 1:] < 0, tf.float32))
-            tf.summary.scalar("negatives/share that are training triples", known)
-        if "pair" in labels:
-            seen = tf.reduce_mean(tf.cast(labels["pair"][..., 1:] > 0, tf.float32))
-            tf.summary.scalar("negatives/share seen with the relation", seen)
+            shares["negatives/share that are training triples"] = labels["triple"][..., 1:] < 0
+        if "pair" in labels and not self._queries:
+            shares["negatives/share seen with the relation"] = labels["pair"][..., 1:] > 0
+        return {tag: tf.reduce_mean(tf.cast(chosen, tf.float32)) for tag, chosen in shares.items()}
 
     def _scores(self, scores: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the triple head's scores of positives and of negatives."""
@@ -255,30 +252,16 @@ class Sample:
         answers = tf.gather(scores, tf.maximum(labels, 0), batch_dims=1)
         return {"positives": tf.boolean_mask(answers, labels >= 0), "all entities": scores}
 
-    @staticmethod
-    def _auc(labels: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
-        auc = keras.metrics.AUC(from_logits=True)
-        auc.update_state(tf.reshape(labels, [-1]), tf.reshape(scores, [-1]))
-        return auc.result()
-
 
 def forget_after(logs: Path, epoch: int) -> None:
     """Removes from the logs of a run what was written after an epoch, since these epochs are trained again."""
     for path in sorted(logs.glob("events.out.tfevents.*")):
-        records = [x.numpy() for x in _readable(path)]
+        records = [*RawEventFileLoader(str(path)).Load()]
         kept = [x for x in records if tf.compat.v1.Event.FromString(x).step <= epoch]
         if len(kept) < len(records):
             with written_beside(path) as beside, tf.io.TFRecordWriter(str(beside)) as writer:
                 for record in kept:
                     writer.write(record)
-
-
-def _readable(path: Path) -> Iterator[tf.Tensor]:
-    """Returns the records of a file, up to one that was not written completely."""
-    try:
-        yield from tf.data.TFRecordDataset(str(path))
-    except tf.errors.DataLossError:
-        return
 
 
 def write_scalars(logs: Path, values: Mapping[str, float], epoch: int) -> None:
@@ -400,20 +383,8 @@ def _tables(model: JoBi) -> dict[str, keras.Variable]:
 
 
 def _some_rows(table: keras.Variable) -> tf.Tensor:
-    """Returns at most `MOST_ROWS` rows of a table, evenly spaced."""
-    return tf.cast(table.value[:: -(-table.shape[0] // MOST_ROWS)], tf.float32)
-
-
-def _share_biased(graph: Graph, occurrences: Occurrences, p: float) -> float:
-    """Returns p times the share of draws for which an entity was seen with the relation."""
-    filled = np.diff(occurrences.seen.offsets) > 0
-    relations = graph.train[:, 1]
-    return p * float(np.mean([filled[side * graph.num_relations + relations].mean() for side in (HEAD, TAIL)]))
-
-
-def _with_weights(batch: tuple) -> tuple[Any, Any, Any]:
-    inputs, labels, *weights = batch
-    return inputs, labels, weights[0]["triple"] if weights else None
+    """Returns at most `MOST_VECTORS` rows of a table, evenly spaced."""
+    return tf.cast(table.value[:: -(-table.shape[0] // MOST_VECTORS)], tf.float32)
 
 
 def _tag(name: str) -> str:
@@ -423,24 +394,30 @@ def _tag(name: str) -> str:
     return _TAGS.get(name, name if "/" in name else f"other/{name}")
 
 
-def _layout(training: Training) -> Any:
+def _layout() -> Any:
     """Returns the charts of curves that belong together, for the tab Custom Scalars."""
 
-    def chart(title: str, *tags: str) -> layout_pb2.Chart:
-        return layout_pb2.Chart(title=title, multiline=layout_pb2.MultilineChartContent(tag=tags))
-
-    losses = [chart("training: all, triple and pair", "loss/.*"), chart("a sample of the splits", "loss of a .*")]
-    metrics = [chart("MRR and Hits", "validation/(MRR|Hits@.*)$")]
-    metrics += [
-        chart(f"{METRICS[name]} by {kind}", f"validation by {kind}/{METRICS[name]}, .*")
+    by_part = {
+        f"{METRICS[name]} by {kind}": f"validation by {kind}/{METRICS[name]}, .*"
         for kind in ("side", "category")
         for name in ("mrr", "hits@10")
-    ]
-    inside = [chart("norms of gradients", "norms of gradients/.*"), chart("norms", "norms of embeddings/.*")]
-    inside += [chart("negatives", "negatives/.*"), chart("AUC of the pair head", "AUC of the pair head/.*")]
-    tabs = {"loss": losses, "validation": metrics, "inside": inside}
-    categories = [layout_pb2.Category(title=title, chart=charts) for title, charts in tabs.items()]
-    return custom_scalars.pb(layout_pb2.Layout(category=categories))
+    }
+    tabs = {
+        "loss": {"training: all, triple and pair": "loss/.*", "a sample of the splits": "loss of a .*"},
+        "validation": {"MRR and Hits": "validation/(MRR|Hits@.*)$", **by_part},
+        "inside": {
+            "norms of gradients": "norms of gradients/.*",
+            "norms": "norms of embeddings/.*",
+            "negatives": "negatives/.*",
+            "AUC of the pair head": "AUC of the pair head/.*",
+        },
+    }
+    layout = layout_pb2.Layout()
+    for title, charts in tabs.items():
+        category = layout.category.add(title=title)
+        for name, tag in charts.items():
+            category.chart.add(title=name).multiline.tag.append(tag)
+    return custom_scalars.pb(layout)
 
 
 def _write_hparams(config: TrainConfig, name: str) -> None:
