@@ -10,7 +10,7 @@ import tensorflow as tf
 from jobi_tf.data.batches import number_of_queries
 from jobi_tf.data.graph import Graph, columns_of
 from jobi_tf.data.negatives import Negatives, NegativeSampler
-from jobi_tf.data.occurrences import HEAD, TAIL, Csr, Occurrences, column, find, triple_keys
+from jobi_tf.data.occurrences import HEAD, TAIL, Csr, Occurrences, column, distinct_triples
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError, check_at_least
 from jobi_tf.models.jobi import JoBi
@@ -18,7 +18,7 @@ from jobi_tf.optimizers import LazyAdam
 from jobi_tf.training.assembly import build_batches, compile_model
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run
-from jobi_tf.training.warm_start import warm_start
+from jobi_tf.training.vectors import warm_start
 
 SPLIT = "extension"
 
@@ -79,21 +79,23 @@ def _extended_graph(graph: Graph, triples: Sequence[tuple[str, str, str]]) -> tu
     missing = np.setdiff1d(ids[:, 1], graph.train[:, 1])
     if len(missing):
         raise DataError(f"expected relations that occur in training, got {graph.relations[missing[0]]!r}")
-    ids = np.array([*dict.fromkeys(map(tuple, ids.tolist()))], np.int32)
-
-    def keys(triples: np.ndarray) -> np.ndarray:
-        head, relation, tail = triples.astype(np.int64).T
-        return triple_keys(head, relation, tail, len(entities), graph.num_relations)
-
-    given, arrays = np.sort(keys(ids)), {name: np.asarray(rows) for name, rows in graph.splits.items()}
-    others = {name: ~find(given, keys(rows))[1] for name, rows in arrays.items()}
-    splits = {name: rows[others[name]] for name, rows in arrays.items()}
+    ids = ids[np.sort(distinct_triples(ids)[0])]
+    others = {name: ~_among(np.asarray(rows), ids) for name, rows in graph.splits.items()}
+    splits = {name: np.asarray(rows)[others[name]] for name, rows in graph.splits.items()}
     splits |= {"train": np.concatenate([splits["train"], ids]), SPLIT: ids}
     weights = {name: values[others[name]] for name, values in graph.weights.items()}
     if (values := weights.get("train")) is not None:
         weights[SPLIT] = np.full(len(ids), values.mean(), np.float32)
         weights["train"] = np.append(values, weights[SPLIT])
     return Graph(graph.name, entities, graph.relations, splits, weights=weights), ids
+
+
+def _among(triples: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Returns which triples are among given ones: [N, 3] and [M, 3] → bool [N]."""
+    found = np.isin(triples[:, 0], given[:, 0]) & np.isin(triples[:, 2], given[:, 2])
+    numbers = distinct_triples(np.concatenate([given, triples[found]]))[1]
+    found[found] = np.isin(numbers[len(given) :], numbers[: len(given)])
+    return found
 
 
 def _first_vectors(table: np.ndarray, occurrences: Occurrences, ids: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -115,13 +117,7 @@ def _new_on_side(ids: np.ndarray, new: np.ndarray, side: int) -> tuple[np.ndarra
 
 
 def _fit(
-    model: JoBi,
-    config: TrainConfig,
-    graph: Graph,
-    ids: np.ndarray,
-    new: np.ndarray,
-    steps: int | None,
-    learning_rate: float,
+    model: JoBi, config: TrainConfig, graph: Graph, ids: np.ndarray, new: np.ndarray, steps: int | None, rate: float
 ) -> None:
     """Trains the embeddings of the new entities on the triples of the split, in turns with other training triples.
 
@@ -133,15 +129,15 @@ def _fit(
     queries = config.loss == "full-softmax"
     count = number_of_queries(graph, SPLIT, config.answers_per_query) if queries else len(ids)
     size = min(config.batch_size or 1000, count)
-    changes = {"batch_size": size, "negatives_mode": "by-side" if config.by_side else "own", "schedule": "constant"}
-    config = config.effective().replace(**{k: v for k, v in changes.items() if k not in config.without_effect()})
-    compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, learning_rate))
-    given = build_batches(config, graph, split=SPLIT)
-    if queries:
-        others = build_batches(config, graph)  # against all entities, the new ones too
-    else:
-        others = build_batches(config, graph, sampler=_NewEntities(ids, new, graph.num_relations, config))
-    batches = tf.data.Dataset.choose_from_datasets([given, others], tf.data.Dataset.range(2).repeat())
+    changes = {"batch_size": size, "schedule": "constant"}
+    if not queries:
+        changes["negatives_mode"] = "by-side" if config.by_side else "own"
+    config = config.replace(**changes).effective()
+    compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, rate))
+    # Against all entities, other triples have the new ones as negatives already.
+    sampler = {} if queries else {"sampler": _NewEntities(ids, new, graph.num_relations, config)}
+    streams = [build_batches(config, graph, split=SPLIT), build_batches(config, graph, **sampler)]
+    batches = tf.data.Dataset.choose_from_datasets(streams, tf.data.Dataset.range(2).repeat())
     steps = steps if steps is not None else max(100, 10 * (count // size))
     model.fit(batches, steps_per_epoch=2 * steps, verbose=0, shuffle=False)
 
@@ -167,9 +163,7 @@ class _RowsAdam(LazyAdam):
 
     def __init__(self, rows: np.ndarray, count: int, learning_rate: float):
         super().__init__(learning_rate)
-        mask = np.zeros((count, 1), np.float32)
-        mask[rows] = 1
-        self._mask = tf.constant(mask)
+        self._mask = tf.scatter_nd(rows[:, None], tf.ones([len(rows), 1]), [count, 1])
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies the gradient of the rows."""

@@ -19,6 +19,8 @@ from jobi_tf.errors import DataError, UsageError
 from jobi_tf.files import written_beside
 from jobi_tf.training.config import TrainConfig, read_settings
 
+DAMAGES = OSError, EOFError, ValueError, KeyError, TypeError, AssertionError, zipfile.BadZipFile, zlib.error
+
 # Runs that are part of the package, by name.
 PRETRAINED = {"world": Path(__file__).parents[1] / "datasets" / "world" / "run"}
 
@@ -123,14 +125,15 @@ class RunFolder:
 
 
 @contextmanager
-def damaged(expected: str, path: Path) -> Iterator[None]:
+def damaged(expected: str, path: str | Path) -> Iterator[None]:
     """Says which file of a run is damaged when reading it fails."""
     try:
         yield
     except DataError:
         raise
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"expected {expected} in {path}, which is damaged: {' '.join(str(error).split())}") from None
+    except DAMAGES as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"expected {expected} in {path}, which is damaged: {reason}") from None
 
 
 def describe_environment() -> dict[str, Any]:

@@ -4,7 +4,6 @@ import os
 import re
 import tempfile
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import tensorflow as tf
 from jobi_tf.errors import DataError
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.training.run_folder import damaged
 from jobi_tf.workers import has_servers
 
 
@@ -67,10 +67,8 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
     """
     if not zipfile.is_zipfile(path):
         raise DataError(f"expected a saved model in {path}, which is missing, truncated or another kind of file")
-    try:
+    with damaged("a saved model", path):
         return keras.saving.load_model(path, compile=compile)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise _damaged(path, error) from None
 
 
 def has_weights(folder: Path) -> bool:
@@ -95,20 +93,16 @@ def read_weights(model: JoBi, folder: Path, **more: Any) -> None:
     Raises:
         DataError: a file is missing or damaged, or the model has other sizes.
     """
-    try:
-        status = _checkpoint(model, more).read(str(folder / "variables"))
+    with damaged("a saved model", folder):
+        try:
+            status = _checkpoint(model, more).read(str(folder / "variables"))
+        except tf.errors.OpError as error:
+            raise ValueError(error.message) from None
         if more:
             status.assert_consumed()
         else:  # what the optimizer keeps may be there too
             status.assert_existing_objects_matched().expect_partial()
-    except (tf.errors.OpError, ValueError, AssertionError) as error:
-        raise _damaged(folder, error) from None
 
 
 def _checkpoint(model: JoBi, more: dict[str, Any]) -> tf.train.Checkpoint:
     return tf.train.Checkpoint(weights=[variable.value for variable in model.weights], **more)
-
-
-def _damaged(path: str | Path, error: Exception) -> DataError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return DataError(f"expected a saved model in {path}, which is damaged: {reason}")

@@ -29,7 +29,7 @@ from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsR
 from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import load_model, read_weights, save_bare_model
-from jobi_tf.training.warm_start import use_entity_vectors, warm_start
+from jobi_tf.training.vectors import use_entity_vectors, warm_start
 from jobi_tf.workers import by_chief_alone, has_servers, is_chief, wait_for_workers
 
 MAY_CHANGE_ON_RESUME = {

@@ -7,6 +7,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.training.extend import _among
 from jobi_tf.training.vectors import read_vectors
 from tests.graphs import random_graph
 
@@ -177,6 +178,13 @@ def test_given_facts_leave_the_other_splits(run):
     facts = [tuple(x[i] for x, i in zip(names, rows[0], strict=True)) for rows in (GRAPH.train, GRAPH.test)]
     graph = run.extend([*facts, ("entity new", "relation 1", "entity 1")], steps=1).graph
     assert [len(graph.train), len(graph.test)] == [len(GRAPH.train) + 2, len(GRAPH.test) - 1]
+
+
+def test_given_triples_are_found_where_keys_of_all_triples_do_not_fit_64_bits():
+    most = 2**31 - 1
+    given = np.array([[0, 1, 2], [4, 7, 3], [most, most, most]], np.int32)
+    triples = np.array([[4, 1, 2], [4, 7, 3], [1, 1, 2]], np.int32)  # the first one has the key of [0, 1, 2], mod 2^64
+    assert _among(triples, given).tolist() == [False, True, False]
 
 
 def test_a_warm_start_needs_a_common_entity(run, settings, tmp_path):
