@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO
 
 import psutil
@@ -21,18 +20,28 @@ from jobi_tf.errors import JobiError
 SECONDS_FOR_THE_CHIEF = 3  # to report by itself what failed in another worker too, such as a wrong setting
 
 
-@dataclass
 class _Task:
     """A process, by its place in `TF_CONFIG`; the chief has the terminal, others write to a file."""
 
-    type: str
-    index: int
-    output: IO[bytes] | None
-    process: subprocess.Popen
+    def __init__(self, job: str, index: int, cluster: dict[str, list[str]], command: list[str], output: IO | None):
+        self.name = {"chief": "the chief", "ps": f"parameter server {index}"}.get(job, f"worker {index}")
+        self.job, self.output, self._command = job, output, command
+        # The cores are shared, unless the environment says otherwise.
+        threads = max(1, cores() // sum(map(len, cluster.values())))
+        config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+        self._environment = {"TF_NUM_INTRAOP_THREADS": str(threads), **os.environ, "TF_CONFIG": config}
+        self.start()
 
-    @property
-    def name(self) -> str:
-        return {"chief": "the chief", "ps": f"parameter server {self.index}"}.get(self.type, f"worker {self.index}")
+    def start(self) -> None:
+        """Starts the process, again if it was killed."""
+        self.process = subprocess.Popen(
+            self._command,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=self.output,
+            process_group=0,  # Ctrl-C reaches this process alone, which passes it on
+        )
 
 
 def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
@@ -57,22 +66,27 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
     jobs = {"chief": 1, "worker": workers, "ps": servers} if servers else {"worker": workers}
     ports = iter(_free_ports(sum(jobs.values())))
     cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
+    command = [sys.executable, "-m", "jobi_tf.cli", *arguments]
     tasks: list[_Task] = []
     with contextlib.ExitStack() as stack:
         try:
             for job, count in jobs.items():
                 for index in range(count):
                     output = stack.enter_context(tempfile.TemporaryFile()) if tasks else None
-                    tasks.append(_Task(job, index, output, _start(cluster, job, index, arguments, output)))
+                    tasks.append(_Task(job, index, cluster, command, output))
             with _forwarded(tasks[0].process) as received:
-                while (failed := _first_to_fail(tasks, bool(servers))) and _may_restart(failed, bool(servers)):
+                while failed := _first_to_fail(tasks, bool(servers)):
+                    if not servers or failed.job != "worker" or failed.process.returncode > 0:
+                        break
                     print(f"{failed.name} was killed, and is started again", file=sys.stderr)
-                    failed.process = _start(cluster, failed.type, failed.index, arguments, failed.output)
+                    failed.start()
             if failed is None:
                 return 0
             status = failed.process.returncode
             if failed.output:
-                _show(failed.output, failed.name)
+                failed.output.seek(0)
+                for line in failed.output.read().decode("utf-8", "replace").splitlines():
+                    print(f"[{failed.name}] {line}", file=sys.stderr)
         finally:
             for task in tasks:  # checkpoints are complete or not there
                 task.process.kill()
@@ -92,29 +106,6 @@ def cores() -> int:
     current = psutil.Process()
     affinity = current.cpu_affinity() if hasattr(current, "cpu_affinity") else None  # macOS has none
     return len(affinity) if affinity else psutil.cpu_count() or 1
-
-
-def _start(
-    cluster: dict[str, list[str]], job: str, index: int, arguments: Sequence[str], output: IO | None
-) -> subprocess.Popen:
-    # The cores are shared, unless the environment says otherwise.
-    processes = sum(map(len, cluster.values()))
-    threads = max(1, cores() // processes)
-    config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
-    environment = {"TF_NUM_INTRAOP_THREADS": str(threads), **os.environ, "TF_CONFIG": config}
-    return subprocess.Popen(
-        [sys.executable, "-m", "jobi_tf.cli", *arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        process_group=0,  # Ctrl-C reaches this process alone, which passes it on
-    )
-
-
-def _may_restart(task: _Task, servers: bool) -> bool:
-    """Returns whether the others do without a worker that was killed, as they do with servers."""
-    return servers and task.type == "worker" and task.process.returncode < 0
 
 
 def _first_to_fail(tasks: list[_Task], servers: bool) -> _Task | None:
@@ -153,12 +144,6 @@ def _forwarded(chief: subprocess.Popen) -> Iterator[set[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _show(output: IO[bytes], name: str) -> None:
-    output.seek(0)
-    for line in output.read().decode("utf-8", "replace").splitlines():
-        print(f"[{name}] {line}", file=sys.stderr)
 
 
 def _free_ports(count: int) -> list[int]:
