@@ -52,7 +52,7 @@ def epoch(config: TrainConfig, graph: Graph) -> Epoch:
     return Epoch(steps, round(len(graph.train) * steps * size / number_of_queries(graph, "train", most)))
 
 
-def steps_per_execution(steps: int, batch_size: int, devices: int) -> int:
+def steps_per_execution(steps: int, batch_size: int, devices: int = 1) -> int:
     """Returns how many steps TensorFlow executes before it returns to Python, which takes some milliseconds.
 
     More than one for small batches: a divisor of the epoch's steps, and at most a tenth of them, so that progress can
@@ -91,14 +91,10 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
     rate = sampled_rate if config.optimizer == "adam" else ADAGRAD_LEARNING_RATE
     changes = {"batch_size": size, "learning_rate": config.learning_rate or rate}
     if config.margin is None and config.loss in ("logistic", "margin"):
-        changes["margin"] = 1.0 if config.loss == "margin" else _distance_margin(config) or 0.0
+        changes["margin"] = 1.0 if config.loss == "margin" else (MARGIN_OF_DISTANCES if scorer.distance else 0.0)
     config = config.replace(**changes)
     epoch(config, graph)  # raises for a size that makes no step
     return config
-
-
-def _distance_margin(config: TrainConfig) -> float | None:
-    return MARGIN_OF_DISTANCES if scorers.get(config.model).distance else None
 
 
 def build_model(config: TrainConfig, graph: Graph) -> JoBi:
@@ -146,8 +142,20 @@ def compile_model(
 
 def losses_of(config: TrainConfig) -> dict[str, tuple[keras.losses.Loss, float]]:
     """Returns the loss of each head of the model and its weight, given `completed` settings."""
-    losses = {"triple": (_triple_loss(config), 1.0)}
-    return losses | {"pair": (_pair_loss(config), config.alpha)} if config.joint else losses
+    margin, smoothing, full = config.margin or 0.0, config.label_smoothing, config.loss == "full-softmax"
+    triple: keras.losses.Loss
+    if full:
+        triple = FullSoftmax(smoothing)
+    elif config.loss == "logistic":
+        triple = SampledLogistic(margin, config.adversarial_temperature, smoothing)
+    else:
+        triple = SampledMargin(margin) if config.loss == "margin" else SampledSoftmax(smoothing)
+    if not config.joint:
+        return {"triple": (triple, 1.0)}
+    pair: keras.losses.Loss = PairCrossentropy() if full else keras.losses.BinaryCrossentropy(from_logits=True)
+    if scorers.get(config.model).distance:
+        pair = PairCrossentropy(margin if config.loss == "logistic" else MARGIN_OF_DISTANCES)
+    return {"triple": (triple, 1.0), "pair": (pair, config.alpha)}
 
 
 def build_losses(model: JoBi) -> None:
@@ -155,23 +163,6 @@ def build_losses(model: JoBi) -> None:
     example = {name: tf.constant([[1.0, 0.0]]) for name in HEADS[: 1 + model.joint]}
     model.compute_loss(y=example, y_pred=example)
     model.reset_metrics()
-
-
-def _triple_loss(config: TrainConfig) -> keras.losses.Loss:
-    if config.loss == "full-softmax":
-        return FullSoftmax(config.label_smoothing)
-    if config.loss == "logistic":
-        return SampledLogistic(config.margin or 0.0, config.adversarial_temperature, config.label_smoothing)
-    return SampledMargin(config.margin or 0.0) if config.loss == "margin" else SampledSoftmax(config.label_smoothing)
-
-
-def _pair_loss(config: TrainConfig) -> keras.losses.Loss:
-    margin = _distance_margin(config)
-    if margin is not None:
-        return PairCrossentropy(config.margin if config.loss == "logistic" and config.margin is not None else margin)
-    if config.loss == "full-softmax":
-        return PairCrossentropy()
-    return keras.losses.BinaryCrossentropy(from_logits=True)
 
 
 def _learning_rate(config: TrainConfig, steps: int) -> float | keras.optimizers.schedules.LearningRateSchedule | None:

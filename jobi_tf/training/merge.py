@@ -55,15 +55,11 @@ def merge_runs(runs: Sequence[Run | str | Path], out: str | Path, weights: str =
     _check(loaded, weights)
     check_new(out)
     models, graph = [run.model for run in loaded], loaded[0].graph
-    model = side_by_side(models)
-    rows, dims = model.heads[0].relations.table.shape[0], [x.dim for x in models]
-    fitted = Fitted(np.ones((rows, len(dims))), "equal")
     if weights == "fitted":
-        fitted = fit_weights(models, graph, model.reciprocal)
-    for relation_part, weight in zip(_parts(model, dims, relations=True), fitted.weights.T, strict=True):
-        table = model.heads[0].relations.table.numpy()
-        table[:, relation_part] *= weight[:, None].astype(np.float32)
-        model.heads[0].relations.table.assign(table)
+        fitted = fit_weights(models, graph, models[0].reciprocal)
+    else:
+        fitted = Fitted(np.ones((models[0].heads[0].relations.table.shape[0], len(models))), "equal")
+    model = side_by_side(models, fitted.weights)
     with new_folder(out) as beside:
         folder = RunFolder(beside)
         folder.begin(_config(loaded, model), graph)
@@ -99,29 +95,30 @@ def _check(runs: Sequence[Run], weights: str) -> None:
         raise UsageError(f"expected validation triples in {first.graph.name} to fit weights, got none: use equal")
 
 
-def side_by_side(models: Sequence[JoBi]) -> JoBi:
-    """Returns a model without a pair head whose scores are the sum of those of the models."""
+def side_by_side(models: Sequence[JoBi], weights: np.ndarray) -> JoBi:
+    """Returns a model without a pair head whose scores are the weighted sum of those of the models.
+
+    Args:
+        models: the models.
+        weights: those of the models for each relation, or with reciprocal relations for each side: [R or 2R, models].
+    """
     first, dims = models[0], [x.dim for x in models]
     scorer = type(first.scorer)()
     model = JoBi(first.num_entities, first.num_relations, sum(dims), scorer, joint=False, reciprocal=first.reciprocal)
-    for table, tables, relations in (
-        (model.entities.table, [x.entities.table for x in models], False),
-        (model.heads[0].relations.table, [x.heads[0].relations.table for x in models], True),
-    ):
-        values = np.zeros(table.shape, np.float32)
-        for part, other in zip(_parts(model, dims, relations), tables, strict=True):
-            values[:, part] = other.numpy()
-        table.assign(values)
+    entities, relations = model.entities.table.numpy(), model.heads[0].relations.table.numpy()
+    starts = np.cumsum([0, *dims[:-1]])
+    if isinstance(scorer, RESCAL):
+        relations[:] = 0
+    for other, start, weight in zip(models, starts, weights.T.astype(np.float32), strict=True):
+        own = np.arange(start, start + other.dim)
+        columns = np.concatenate([part * sum(dims) + own for part in range(scorer.parts)])
+        entities[:, columns] = other.entities.table
+        if isinstance(scorer, RESCAL):  # a diagonal block of the matrix
+            columns = (sum(dims) * own[:, None] + own).ravel()
+        relations[:, columns] = weight[:, None] * other.heads[0].relations.table.numpy()
+    model.entities.table.assign(entities)
+    model.heads[0].relations.table.assign(relations)
     return model
-
-
-def _parts(model: JoBi, dims: Sequence[int], relations: bool = False) -> list[np.ndarray]:
-    """Returns the columns of a merged table that hold each run, those of RESCAL's matrices being diagonal blocks."""
-    total, starts = sum(dims), np.cumsum([0, *dims[:-1]])
-    ranges = [np.arange(start, start + dim) for start, dim in zip(starts, dims, strict=True)]
-    if relations and isinstance(model.scorer, RESCAL):
-        return [(total * x[:, None] + x).ravel() for x in ranges]
-    return [np.concatenate([part * total + x for part in range(model.scorer.parts)]) for x in ranges]
 
 
 def _config(runs: Sequence[Run], model: JoBi) -> TrainConfig:
