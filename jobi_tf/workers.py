@@ -24,6 +24,11 @@ def has_servers(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, tf.distribute.ParameterServerStrategy)
 
 
+def number_of_servers(strategy: tf.distribute.Strategy) -> int:
+    """Returns the number of parameter servers of a strategy; 0 for strategies without them."""
+    return strategy.cluster_resolver.cluster_spec().num_tasks("ps") if has_servers(strategy) else 0
+
+
 def parts_of(variable: "keras.Variable") -> list[tf.Variable]:
     """Returns the TensorFlow variables that hold the rows of a variable, in order: one, unless servers share them."""
     return list(getattr(variable.value, "variables", [variable.value]))

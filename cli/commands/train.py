@@ -78,7 +78,7 @@ def train(
         raise Interruption(display.interruption()) from None
     finally:
         if display.progress:
-            display.progress.close()
+            display.progress.bar.close()
     display.print_result()
 
 

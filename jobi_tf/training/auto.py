@@ -25,11 +25,10 @@ from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.files import written_beside
 from jobi_tf.models import scorers
 from jobi_tf.training.assembly import completed, epoch
-from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.config import Recipe, TrainConfig, overridden
 from jobi_tf.training.devices import Cluster
-from jobi_tf.training.estimate import check_memory, memory
+from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
-from jobi_tf.training.recipe import Recipe, overridden
 from jobi_tf.training.recording import SECONDS_PER_MINUTE, Callbacks, Training
 from jobi_tf.training.run import Run
 from jobi_tf.training.run_folder import RunFolder
@@ -57,17 +56,10 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Look:
-    """What is looked at in a graph.
+    """What is looked at in a graph: numbers, means, and shares of the training triples.
 
-    Args:
-        entities: number of entities.
-        relations: number of relations.
-        triples: number of training triples.
-        triples_per_entity: those that an entity occurs in, on average.
-        triples_per_relation: those of a relation, on average.
-        symmetric: share of the training triples whose reverse is one too.
-        inverse: share of the training triples whose entities another relation links in the other direction.
-        categories: share of the training triples of each category of relations.
+    `triples` are training triples; `symmetric` is the share of those whose reverse is one too, `inverse` of those whose
+    entities another relation links in the other direction, and `categories` of each category of relations.
     """
 
     entities: int
@@ -113,30 +105,31 @@ class Candidate:
     """Settings that are compared with others, and what was measured.
 
     Args:
-        settings: those in which candidates differ.
-        config: all of them.
+        config: all of its settings.
+        settings: those in which candidates differ, as they are trained with.
         mrr: the best validation MRR after each round.
         epochs: epochs trained.
         peak: the best of them.
         seconds: of an epoch, with its ranking.
     """
 
-    settings: Settings
     config: TrainConfig
+    settings: Settings
     mrr: list[float] = field(default_factory=list)
     epochs: int = 0
     peak: int = 0
     seconds: float = 0.0
 
+    @classmethod
+    def of(cls, settings: Settings, given: Settings) -> "Candidate":
+        """Returns a candidate with some settings, in whose place given ones come."""
+        config = overridden(settings, given)
+        return cls(config, {name: getattr(config, name) for name in settings})
+
     def __str__(self) -> str:
         """Returns the settings as options."""
-        shown = {name: value for name, value in self.chosen.items() if name in SHOWN}
+        shown = {name: self.settings[name] for name in self.settings if name in SHOWN}
         return " ".join(f"{name} {x:g}" if isinstance(x, float) else f"{name} {x}" for name, x in shown.items())
-
-    @property
-    def chosen(self) -> Settings:
-        """The settings in which candidates differ, as they are trained with: those that are given win."""
-        return {name: getattr(self.config, name) for name in self.settings}
 
 
 def train_auto(
@@ -194,15 +187,8 @@ def train_auto(
     say(f"chosen    {best}: {reason}, the best of {len(ranked)}")
     epochs = f"{final.epochs} epoch{'s' * (final.epochs > 1)}"
     say(f"training  at most {epochs} of about {best.seconds:.1f} s, for {max(0, left):.0f} s")
-    record = {
-        "graph": dataclasses.asdict(look),
-        "candidates": [
-            {"settings": x.chosen, "mrr": x.mrr, "epochs": x.epochs, "peak": x.peak, "seconds": x.seconds}
-            for x in candidates
-        ],
-        "chosen": best.chosen,
-        "reason": reason,
-    }
+    measured = [{k: v for k, v in vars(x).items() if k != "config"} for x in candidates]
+    record = {"graph": vars(look), "candidates": measured, "chosen": best.settings, "reason": reason}
 
     def every(training: Training) -> list[keras.callbacks.Callback]:
         with written_beside(training.folder.path / "auto.json") as beside:
@@ -229,25 +215,23 @@ def _candidates(look: Look, graph: Graph, given: Settings, total: float, search:
     possible, error = False, UsageError("expected settings that a candidate of the recipe auto can have")
     for settings in _pool(look):
         try:
-            config = overridden(settings, given)
-            filled = completed(config, graph)
-            check_memory(memory(filled, graph).total, filled)
+            candidate = Candidate.of(settings, given)
+            config = completed(candidate.config, graph)
+            check_memory(config, graph)
         except UsageError as problem:  # it does not go with a given setting, or needs too much memory
             error = problem
             continue
         possible = True
-        seconds = _seconds_an_epoch(filled, graph)
+        seconds = _seconds_an_epoch(config, graph)
         cost = SECONDS_TO_BEGIN + TRIAL_EPOCHS * seconds
         fits = FEWEST_EPOCHS * seconds < total - search and (cost <= left or not found)
-        if fits and all(x.config != config for x in found):
-            found.append(Candidate(settings, config))
+        if fits and all(x.config != candidate.config for x in found):
+            found.append(candidate)
             left -= cost
     if not possible:
         raise error
-    if not found:  # all are estimated to be too slow
-        settings = Recipe.read("large").settings
-        found = [Candidate(settings, overridden(settings, given))]
-    return found[:MOST_CANDIDATES]
+    # If all are estimated to be too slow, the recipe for large graphs.
+    return found[:MOST_CANDIDATES] or [Candidate.of(Recipe.read("large").settings, given)]
 
 
 def _pool(look: Look) -> Iterator[Settings]:
@@ -274,7 +258,7 @@ def _pool(look: Look) -> Iterator[Settings]:
 
 
 def _seconds_an_epoch(config: TrainConfig, graph: Graph) -> float:
-    """Returns a rough estimate of the training steps of an epoch on this machine."""
+    """Returns a rough estimate of the training steps of an epoch on this machine, given `completed` settings."""
     width = scorers.get(config.model).entity_width(config.dim)
     steps, triples = epoch(config, graph)
     scale = (os.cpu_count() or 1) / 2
@@ -322,22 +306,21 @@ class _Until(keras.callbacks.Callback):
     def __init__(self, deadline: float, fewest: int = 1):
         super().__init__()
         self.deadline, self.fewest = deadline, fewest
-        self.epochs, self._begun, self._last = 0, 0.0, 0.0
+        self._ends: list[float] = []  # of the training's begin, then of each epoch
 
     @property
     def seconds(self) -> float:
         """Seconds of an epoch, without the first one if there are more."""
-        return (self._last - self._begun) / max(1, self.epochs - 1)
+        ends = self._ends[1:] if len(self._ends) > 2 else self._ends
+        return (ends[-1] - ends[0]) / (len(ends) - 1)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        self._begun = time.monotonic()
+        self._ends = [time.monotonic()]
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
-        self._last, self.epochs = time.monotonic(), self.epochs + 1
-        if "val_mrr" in logs and self._last >= self.deadline and self.epochs >= self.fewest:
+        self._ends.append(time.monotonic())
+        if "val_mrr" in logs and self._ends[-1] >= self.deadline and len(self._ends) > self.fewest:
             self.model.stop_training = True
-        if self.epochs == 1 and not self.model.stop_training:
-            self._begun = self._last
 
 
 def _search(
@@ -372,9 +355,17 @@ def _search(
 
 
 def _trial(config: TrainConfig, path: Path) -> TrainConfig:
-    changes = {"epochs": 10_000, "patience": 10_000, "eval_every": 1, "eval_first": 1, "monitor": "mrr"}
-    own = {"schedule": "constant", "tensorboard": "none", "checkpoint_every": "10000", "run_dir": str(path)}
-    return config.replace(**changes, **own)
+    return config.replace(
+        run_dir=str(path),
+        epochs=10_000,
+        patience=10_000,
+        eval_every=1,
+        eval_first=1,
+        monitor="mrr",
+        schedule="constant",
+        tensorboard="none",
+        checkpoint_every="10000",
+    )
 
 
 def _final(best: Candidate, given: Settings, seconds: float) -> TrainConfig:

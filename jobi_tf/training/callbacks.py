@@ -15,12 +15,6 @@ from jobi_tf.evaluation.ranker import check_graph, ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 
 
-def is_ranked(epoch: int, every: int, first: int, epochs: int) -> bool:
-    """Returns whether validation triples are ranked after an epoch, counted from 0; see `ValidationRanking`."""
-    since = epoch + 1 - first
-    return (since >= 0 and since % every == 0) or epoch + 1 == epochs
-
-
 class ValidationRanking(keras.callbacks.Callback):
     """Ranks validation triples and adds `val_mrr`, `val_hits@1`, `val_hits@3`, `val_hits@10` and `val_mean_rank` to
     `logs`.
@@ -35,6 +29,7 @@ class ValidationRanking(keras.callbacks.Callback):
         first: number of the first epoch that is ranked, from 1; None: `every`.
 
     Attributes:
+        due: whether this epoch ends with a ranking.
         ranks: the ranks of the last ranking, for heads and for tails.
 
     Raises:
@@ -65,14 +60,15 @@ class ValidationRanking(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Turns off warnings of Keras' callbacks that metrics are missing, in epochs without a ranking."""
-        self._due = is_ranked(epoch, self.every, self.first, self.epochs or self.params["epochs"])
+        since, last = epoch + 1 - self.first, self.epochs or self.params["epochs"]
+        self.due = (since >= 0 and since % self.every == 0) or epoch + 1 == last
         # With a ranking the metrics are missing only for callbacks that stand before this one.
-        action: Literal["default", "ignore"] = "default" if self._due else "ignore"
+        action: Literal["default", "ignore"] = "default" if self.due else "ignore"
         warnings.filterwarnings(action, r".*`?val_(mrr|hits@\d+|mean_rank)`?.* (which is not )?available")
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Ranks, if it is due."""
-        if self._due:
+        if self.due:
             valid = np.asarray(self.graph.valid)
             self.ranks = [self._ranker.rank(valid, side) for side in range(len(SIDES))]
             metrics = rank_metrics(Ranks.concatenate(self.ranks).ranks())

@@ -1,4 +1,4 @@
-"""All settings of a training run, in one frozen object that is read from and written to YAML."""
+"""All settings of a training run, in one frozen object that is read from and written to YAML; and recipes."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from jobi_tf.errors import UsageError, validation_message
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
 
 _FULL = "full-softmax"
+AUTO = "auto"  # the recipe that searches
 
 # The parts of the logs for TensorBoard.
 TENSORBOARD = ("scalars", "hparams", "text", "projector", "histograms", "images", "graph")
@@ -196,7 +197,7 @@ class TrainConfig(BaseModel):
         return {name: reason for names, reason in self._rules() for name in names}
 
     def _rules(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        if self.recipe != "auto":
+        if self.recipe != AUTO:
             yield ("minutes",), "only the recipe auto has a time"
         if self.loss == _FULL:
             names = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
@@ -359,6 +360,46 @@ class SettingsFile(StrictModel):
             raise UsageError(f"{where}: {validation_message(error)}") from None
         parsed._name, parsed._where = name, where
         return parsed
+
+
+class Recipe(SettingsFile):
+    """A YAML file with settings; those that come with the library are in `jobi_tf/training/recipes`."""
+
+    built_in_folder: ClassVar[Path] = Path(__file__).parent / "recipes"
+
+    description: str
+    settings: dict[str, Any] = Field(min_length=1)
+
+    @field_validator("settings")
+    @classmethod
+    def _fields_of_config(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        for name in ("dataset", "recipe", "run_dir"):
+            if name in settings:
+                raise ValueError(f"expected no {name} in a recipe")
+        config = TrainConfig.create({"dataset": "any"} | settings, "")
+        config.check()
+        return {name: getattr(config, name) for name in settings}
+
+
+def with_recipe(config: TrainConfig) -> TrainConfig:
+    """Returns the settings with those of their recipe, if they name one; settings that were given win.
+
+    Settings of the recipe that have no effect beside the given ones are left out.
+
+    Raises:
+        UsageError: there is no such recipe, or it is invalid.
+    """
+    if config.recipe in (None, AUTO):
+        return config
+    given = config.model_dump(exclude_unset=True)
+    return overridden(Recipe.read(config.recipe).settings, given)
+
+
+def overridden(settings: dict[str, Any], given: dict[str, Any]) -> TrainConfig:
+    """Returns `settings` with `given` ones in their place, without those that have no effect beside the given ones."""
+    config = TrainConfig.create(settings | given)
+    idle = config.without_effect().keys() - given.keys()
+    return TrainConfig.create({name: x for name, x in (settings | given).items() if name not in idle})
 
 
 def _explain(error: ValidationError, config: type[BaseModel]) -> str:

@@ -1,8 +1,11 @@
 """Devices and workers, and the strategy that trains on them."""
 
+import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +22,25 @@ from jobi_tf.workers import has_servers, has_workers
 
 SMALLEST_PART = 2**14  # bytes of a table that a server has
 SECONDS_WITHOUT_CHIEF = 10  # after which it is taken to have ended
+SECONDS_TO_BEGIN = 30  # after which processes that are waited for are reported
+
+_REPORT_MISSING = """
+import json, os, socket, sys, time
+
+seconds, parent, others = sys.argv[1:]
+for _ in range(int(seconds)):
+    time.sleep(1)
+    if os.getppid() != int(parent):
+        sys.exit()
+missing = []
+for name, host, port in json.loads(others):
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+    except OSError:
+        missing.append(f"{name} ({host}:{port})")
+if missing:
+    print("waiting for", ", ".join(missing), "of TF_CONFIG", file=sys.stderr)
+"""
 
 
 class _Addresses(BaseModel):
@@ -78,6 +100,21 @@ class Cluster(BaseModel):
         """The number of workers, the chief included."""
         return len(self.cluster.chief) + len(self.cluster.worker)
 
+    def report_missing(self, *jobs: str) -> subprocess.Popen:
+        """Starts a process that prints which others, of some jobs, have not begun in `SECONDS_TO_BEGIN`.
+
+        It is a process, since Python stands still while TensorFlow waits for others.
+        """
+        others = [
+            (f"{job} {i}", *address.rsplit(":", 1))
+            for job, addresses in self.cluster
+            if job in jobs
+            for i, address in enumerate(addresses)
+            if address != self.address
+        ]
+        command = [sys.executable, "-c", _REPORT_MISSING, str(SECONDS_TO_BEGIN), str(os.getpid()), json.dumps(others)]
+        return subprocess.Popen(command, process_group=0)  # which Ctrl-C does not reach
+
     def serve(self) -> NoReturn:
         """Does as a worker or a parameter server what the chief commands, and ends when it has ended.
 
@@ -89,6 +126,7 @@ class Cluster(BaseModel):
             tf.distribute.Server(tf.train.ClusterSpec(addresses), self.task.type, self.task.index)
         except tf.errors.OpError as error:
             raise JobiError(f"cannot serve at {self.address} of TF_CONFIG: {_sentence(error)}") from None
+        self.report_missing("chief")
         host, _, port = self.cluster.chief[0].rpartition(":")
         seen, connected = 0.0, False
         while not connected or time.monotonic() - seen < SECONDS_WITHOUT_CHIEF:
@@ -102,32 +140,6 @@ class Cluster(BaseModel):
         os._exit(0)
 
 
-def _cluster(config: TrainConfig) -> Cluster | None:
-    """Returns what `TF_CONFIG` describes.
-
-    Raises:
-        UsageError: it cannot be used, or names several workers although the strategy is for one process.
-    """
-    cluster = Cluster.of_environment()
-    if cluster and cluster.size > 1 and config.strategy in ("one", "mirrored"):
-        # Each process would train by itself, all into the same folder.
-        raise UsageError(
-            f"expected the strategy auto, multi-worker or parameter-server with the {cluster.size} workers of the "
-            f"environment variable TF_CONFIG, got {config.strategy}"
-        )
-    return cluster
-
-
-def number_of_servers(config: TrainConfig) -> int:
-    """Returns how many parameter servers `TF_CONFIG` names; 0 for strategies without them.
-
-    Raises:
-        UsageError: `TF_CONFIG` cannot be used.
-    """
-    cluster = _cluster(config)
-    return len(cluster.cluster.ps) if cluster else 0
-
-
 def with_servers(config: TrainConfig) -> TrainConfig:
     """Returns the settings, with the strategy `parameter-server` if it is `auto` and `TF_CONFIG` names servers.
 
@@ -136,7 +148,13 @@ def with_servers(config: TrainConfig) -> TrainConfig:
     Raises:
         UsageError: `TF_CONFIG` cannot be used, or contradicts the strategy.
     """
-    cluster = _cluster(config)
+    cluster = Cluster.of_environment()
+    if cluster and cluster.size > 1 and config.strategy in ("one", "mirrored"):
+        # Each process would train by itself, all into the same folder.
+        raise UsageError(
+            f"expected the strategy auto, multi-worker or parameter-server with the {cluster.size} workers of the "
+            f"environment variable TF_CONFIG, got {config.strategy}"
+        )
     if not (cluster and cluster.cluster.ps):
         if config.strategy == "parameter-server":
             raise UsageError(
@@ -167,11 +185,7 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
     """
     if config.strategy == "parameter-server":
         return _parameter_server()
-    cluster = _cluster(config)
-    if cluster and cluster.cluster.ps:
-        raise UsageError(
-            "expected no servers (ps) in TF_CONFIG for several trainings, such as those of the recipe auto"
-        )
+    cluster = Cluster.of_environment()
     size = cluster.size if cluster else 0
     if size > 1:
         return _multi_worker(config)
@@ -250,15 +264,19 @@ def _connecting() -> Iterator[None]:
     Raises:
         JobiError: there is no connection.
     """
+    cluster = Cluster.of_environment()
+    assert cluster is not None
     numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    report = cluster.report_missing("chief", "worker", "ps")
     try:
         yield
     except tf.errors.OpError as error:
-        cluster = Cluster.of_environment()
-        own = f"{cluster.address} " if cluster else ""
-        raise JobiError(f"cannot connect {own}to the other processes of TF_CONFIG: {_sentence(error)}") from None
+        reason = f"cannot connect {cluster.address} to the other processes of TF_CONFIG: {_sentence(error)}"
+        raise JobiError(reason) from None
     finally:
+        report.kill()
+        report.wait()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -304,7 +322,15 @@ def strategy_for(devices: str = "all", logical_devices: int = 1) -> tf.distribut
         UsageError: a device does not exist, or TensorFlow started before the CPU could be split.
     """
     if logical_devices > 1:
-        _split_cpu(logical_devices)
+        try:
+            cpu, parts = tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()]
+            tf.config.set_logical_device_configuration(cpu, parts * logical_devices)
+        except RuntimeError:  # TensorFlow runs already
+            if (count := len(tf.config.list_logical_devices("CPU"))) != logical_devices:
+                raise UsageError(
+                    f"expected to split the CPU into {logical_devices} devices before TensorFlow starts, but it runs "
+                    f"with {count} already"
+                ) from None
     kind = "CPU" if logical_devices > 1 or not tf.config.list_physical_devices("GPU") else "GPU"
     present = [f"{kind}:{i}" for i in range(len(tf.config.list_logical_devices(kind)))]
     numbers = list(range(len(present))) if devices == "all" else [int(x) for x in devices.split(",")]
@@ -318,15 +344,3 @@ def strategy_for(devices: str = "all", logical_devices: int = 1) -> tf.distribut
     if devices == "all":
         return tf.distribute.get_strategy()
     return tf.distribute.OneDeviceStrategy(chosen[0])
-
-
-def _split_cpu(count: int) -> None:
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    try:
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
-    except RuntimeError:
-        if len(tf.config.list_logical_devices("CPU")) != count:
-            raise UsageError(
-                f"expected to split the CPU into {count} devices before TensorFlow starts, "
-                f"but it runs with {len(tf.config.list_logical_devices('CPU'))} already"
-            ) from None

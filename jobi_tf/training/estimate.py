@@ -77,13 +77,15 @@ class _Tables:
         self.entity, self.relation = scorer.entity_width(config.dim), scorer.relation_width(config.dim)
         self.relations = self.heads * graph.num_relations * (1 + config.reciprocal)
         shared = self.heads * sum(math.prod(shape) for shape in scorer.shared_weights(config.dim).values())
-        # Rows, numbers of a row, and bytes of a number, also of those that the optimizer keeps.
         self.bytes = BYTES[config.table_dtype]
-        self.sizes = [
-            (graph.num_entities, self.entity, self.bytes),
-            (self.relations, self.relation, FLOAT),
-            (1, shared, FLOAT),
+        # Bytes of each table, and of what the optimizer keeps for it.
+        sizes = [
+            (self.entity, graph.num_entities * self.entity * self.bytes),
+            (self.relation, self.relations * self.relation * FLOAT),
+            (shared, shared * FLOAT),
         ]
+        self.weights = [size for _, size in sizes]
+        self.optimizer = round(sum(size * _slots(config.optimizer, width) for width, size in sizes))
         # For distances, what queries are multiplied with is a copy of the entity table.
         self.copied = graph.num_entities * (self.entity + 2) if scorer.distance else 0
 
@@ -100,15 +102,14 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
     """
     tables = _Tables(config, graph)
     ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, 64 * 13 * graph.num_entities)
-    weights = [(rows * width * size, _slots(config.optimizer, width)) for rows, width, size in tables.sizes]
     return Memory(
         RUNTIME,
         # The devices that a CPU is split into have a copy each, in the same memory.
-        config.logical_devices * sum(size for size, _ in weights) // max(1, servers),
-        0 if servers else round(config.logical_devices * sum(size * slots for size, slots in weights)),
+        config.logical_devices * sum(tables.weights) // max(1, servers),
+        0 if servers else config.logical_devices * tables.optimizer,
         0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
-        0 if servers else max(size for size, _ in weights),
+        0 if servers else max(tables.weights),
         _graph(graph),
     )
 
@@ -172,17 +173,13 @@ def step(config: TrainConfig, graph: Graph) -> Step:
     return Step(rows, moved_bytes, operations, FLOAT * sent)
 
 
-def check_memory(needed: int, config: TrainConfig) -> None:
-    """Refuses a training that cannot fit into memory.
-
-    Args:
-        needed: estimated bytes.
-        config: the settings.
+def check_memory(config: TrainConfig, graph: Graph, servers: int = 0) -> None:
+    """Refuses a training that cannot fit into memory, given `completed` settings.
 
     Raises:
         UsageError: it cannot fit; the message has what to change.
     """
-    available = psutil.virtual_memory().available
+    needed, available = memory(config, graph, servers).total, psutil.virtual_memory().available
     if needed <= available:
         return
     if config.strategy == "parameter-server":

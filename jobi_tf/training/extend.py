@@ -135,7 +135,7 @@ def _fit(
     config = config.replace(**changes).effective()
     compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, rate))
     # Against all entities, other triples have the new ones as negatives already.
-    sampler = {} if queries else {"sampler": _NewEntities(ids, new, graph.num_relations, config)}
+    sampler: dict[str, Any] = {} if queries else {"sampler": _NewEntities(ids, new, graph.num_relations, config)}
     streams = [build_batches(config, graph, split=SPLIT), build_batches(config, graph, **sampler)]
     batches = tf.data.Dataset.choose_from_datasets(streams, tf.data.Dataset.range(2).repeat())
     steps = steps if steps is not None else max(100, 10 * (count // size))

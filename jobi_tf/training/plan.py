@@ -3,7 +3,6 @@
 import math
 import time
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import keras
@@ -22,7 +21,7 @@ LARGEST_TABLES = 2**30
 LARGEST_SAMPLE = 500_000  # triples
 CALIBRATION_SECONDS = 3.0
 SERVER_SHARE = 1.4  # of its part of the tables that a server takes, as measured
-UNSETTLED, FEWEST = 10, 5  # executions: the first ones are traced and compiled; those that are timed at least
+EXECUTIONS = 10  # that are timed together; the first ones are traced and compiled
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,7 @@ class Plan:
 
 def graph_of_size(entities: int, relations: int, triples: int) -> Graph:
     """Returns a graph that has sizes only: all of its training triples are (0, 0, 0), and take no memory."""
-    rows = np.broadcast_to(np.zeros(3, np.int32), (triples, 3))
-    return _graph(entities, relations, rows)
+    return _graph(entities, relations, np.broadcast_to(np.zeros(3, np.int32), (triples, 3)))
 
 
 def _graph(entities: int, relations: int, train: np.ndarray) -> Graph:
@@ -143,37 +141,19 @@ def step_seconds(config: TrainConfig, graph: Graph) -> float:
     columns = (random.integers(0, size, triples) for size in (entities, graph.num_relations, entities))
     small = _graph(entities, graph.num_relations, np.stack([*columns], 1).astype(np.int32))
     model = build_model(config, small)
-    steps, timer = epoch(config, graph).steps, _Timer()
-    model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, 1)
+    model.steps_per_execution = steps_per_execution(epoch(config, graph).steps, config.batch_size or 0)
+    steps, ends = EXECUTIONS * model.steps_per_execution, []
+
+    def note(epoch: int, logs: dict) -> None:
+        ends.append(time.perf_counter())
+        model.stop_training = len(ends) > 2 and ends[-1] - ends[0] > CALIBRATION_SECONDS
+
     model.fit(
         build_batches(config, small),
         epochs=10**6,
-        steps_per_epoch=max(steps, 2 * UNSETTLED),  # the stream is endless
-        callbacks=[timer],
+        steps_per_epoch=steps,  # the stream is endless
+        callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=note)],
         verbose=0,
         shuffle=False,
     )
-    return timer.median() * step(config, graph).bytes / step(config, small).bytes
-
-
-class _Timer(keras.callbacks.Callback):
-    """Keeps when executions of steps end, and ends the training after `CALIBRATION_SECONDS`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ends: list[tuple[int, float]] = []  # last step of an execution in its epoch, time
-
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        self._ends.append((batch, time.perf_counter()))
-        settled = self._ends[UNSETTLED:]
-        if len(settled) > FEWEST:
-            self.model.stop_training = settled[-1][1] - settled[0][1] > CALIBRATION_SECONDS
-
-    def median(self) -> float:
-        """Returns the seconds of a step; the time between two epochs is left out."""
-        gaps = [
-            (after - before) / (last - first)
-            for (first, before), (last, after) in pairwise(self._ends[UNSETTLED:])
-            if last > first
-        ]
-        return float(np.median(gaps))
+    return float(np.median(np.diff(ends))) / steps * step(config, graph).bytes / step(config, small).bytes

@@ -7,7 +7,6 @@ from rich.console import Console
 
 from jobi_tf.console import Bar, duration
 from jobi_tf.evaluation.metrics import HITS_AT
-from jobi_tf.training.callbacks import is_ranked
 from jobi_tf.training.recording import Training
 from jobi_tf.workers import is_chief
 
@@ -45,8 +44,7 @@ class Progress(keras.callbacks.Callback):
         training, config = self.training, self.training.config
         part = (batch + 1) / training.steps
         state = ""
-        every, first = config.eval_every, config.eval_first or config.eval_every
-        if part == 1 and every and is_ranked(self._epoch, every, first, config.epochs):
+        if part == 1 and training.ranking and training.ranking.due:
             state = f"ranking {len(training.graph.valid):,} validation triples"
         epochs_done = self._epoch + part - training.done
         left = (time.monotonic() - self._begin) / epochs_done * (config.epochs - training.done - epochs_done)
@@ -64,10 +62,6 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Removes the bar."""
-        self.close()
-
-    def close(self) -> None:
-        """Removes the bar, also after an interruption; may be called more than once."""
         self.bar.close()
 
     def _label(self) -> str:

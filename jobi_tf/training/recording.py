@@ -17,11 +17,12 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.training.callbacks import ValidationRanking
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.estimate import Memory
+from jobi_tf.training.estimate import Memory, memory
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import save_bare_model, save_model
-from jobi_tf.workers import by_chief_alone, decided_by_chief
+from jobi_tf.workers import by_chief_alone, decided_by_chief, number_of_servers
 
 SECONDS_PER_MINUTE = 60
 
@@ -104,7 +105,7 @@ class Checkpoint(keras.callbacks.Callback):
     def __init__(self, training: "Training", state: Sequence[float] | None = None):
         super().__init__()
         self.folder, self.steps, self.strategy = training.folder, training.steps, training.strategy
-        self._first_step, self._state = training.first_step, state
+        self._first_step, self.state = training.first_step, state
         every = training.config.checkpoint_every
         self.minutes = float(every.removesuffix("m")) if every.endswith("m") else None
         self.every = None if self.minutes else int(every)
@@ -117,35 +118,37 @@ class Checkpoint(keras.callbacks.Callback):
         """Restores the running metrics of an epoch that was interrupted."""
         self._epoch, self._done = epoch, self._first_step
         self._first_step = 0
-        if self._state:
-            for variable, value in zip(self._metric_variables(), self._state, strict=True):
+        if self.state:
+            for variable, value in zip(self._metric_variables(), self.state, strict=True):
                 variable.assign(value)
-        self._state = None
+        self.state = None
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Writes a checkpoint within the epoch, if it is due."""
         step = self._done + batch + 1
-        if step < self.steps and self.minutes and self._time_is_up():
-            self._write(self._epoch, step)
+        if step < self.steps and self.is_due:  # the metrics are what all workers have summed up
+            self.write(self._epoch, step, [float(keras.ops.convert_to_numpy(x)) for x in self._metric_variables()])
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Writes a checkpoint, if it is due."""
         last = self.model.stop_training or epoch + 1 == self.params["epochs"]
-        due = self.every and (epoch + 1) % self.every == 0
-        if last or due or (self.minutes and self._time_is_up()):
-            self._write(epoch + 1, 0)
+        if last or (self.every and (epoch + 1) % self.every == 0) or self.is_due:
+            self.write(epoch + 1, 0)
 
-    def _time_is_up(self) -> bool:
+    @property
+    def is_due(self) -> bool:
+        """Whether the minutes between checkpoints are over."""
+        if self.minutes is None:
+            return False
         seconds = time.monotonic() - self._written
-        return decided_by_chief(self.strategy, seconds >= SECONDS_PER_MINUTE * (self.minutes or 0))
+        return decided_by_chief(self.strategy, seconds >= SECONDS_PER_MINUTE * self.minutes)
 
     def _metric_variables(self) -> list[Any]:
         return [variable for metric in self.model.metrics for variable in metric.variables]
 
-    def _write(self, epoch: int, step: int) -> None:
-        state: dict[str, Any] = {"epoch": epoch, "step": step}
-        if step:  # what all workers have summed up
-            state["metrics"] = [float(keras.ops.convert_to_numpy(x)) for x in self._metric_variables()]
+    def write(self, epoch: int, step: int, metrics: Sequence[float] = ()) -> None:
+        """Writes a checkpoint after some epochs and, within the next one, some steps with their running metrics."""
+        state: dict[str, Any] = {"epoch": epoch, "step": step} | ({"metrics": list(metrics)} if step else {})
         by_chief_alone(self.strategy, lambda: self._save(self.folder.checkpoint(epoch, step), state))
         self._written = time.monotonic()
 
@@ -172,26 +175,34 @@ class Training:
         config: the settings, with the batch size.
         graph: the graph.
         model: the compiled model.
-        strategy: the distribution strategy.
         steps: steps of an epoch.
         triples: training triples of an epoch.
         done: epochs done before.
         first_step: steps of the first epoch that were done before.
+        ranking: the callback that ranks the validation triples; None if they are never ranked.
         best: the callback that keeps the best epoch.
-        memory: estimated memory of the training.
     """
 
     folder: RunFolder
     config: TrainConfig
     graph: Graph
     model: JoBi
-    strategy: tf.distribute.Strategy
     steps: int
     triples: int
     done: int
     first_step: int
+    ranking: ValidationRanking | None
     best: KeepBest
-    memory: Memory
+
+    @property
+    def strategy(self) -> tf.distribute.Strategy:
+        """The distribution strategy."""
+        return self.model.distribute_strategy
+
+    @property
+    def memory(self) -> Memory:
+        """Estimated memory of the training."""
+        return memory(self.config, self.graph, number_of_servers(self.strategy))
 
 
 Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]

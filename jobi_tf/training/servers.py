@@ -71,8 +71,8 @@ class Steps:
         # Keeps the coordinator alive: its destructor, at the end of the process, would wait forever for a worker that
         # was killed and is not back yet (TensorFlow 2.21).
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._coordinator))
-        cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
-        self.most_in_flight = BLOCKS_OF_A_WORKER * cluster.num_tasks("worker")
+        workers = self._strategy.cluster_resolver.cluster_spec().num_tasks("worker")
+        self.most_in_flight = BLOCKS_OF_A_WORKER * workers
         self.block = STEPS_OF_A_BLOCK
         if isinstance(graph.train, Shards):  # a worker reads all triples of a window
             self.block = max(self.block, graph.train.block * graph.train.window // (config.batch_size or 1))
@@ -125,19 +125,6 @@ class ServersCheckpoint(Checkpoint):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Does nothing: other steps are still in flight."""
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the epoch has to be interrupted for a checkpoint."""
-        return bool(self.minutes) and self._time_is_up()
-
-    def write(self, epoch: int, step: int, sums: np.ndarray) -> None:
-        """Writes a checkpoint within an epoch, when no step is in flight."""
-        self._sums = sums.tolist()
-        self._write(epoch, step)
-
-    def _metric_variables(self) -> list[Any]:
-        return self._sums
-
     def _save_weights(self, folder: Path) -> None:
         write_weights(self.model, folder, **_optimizer_state(self.model))
 
@@ -157,20 +144,19 @@ def _optimizer_state(model: JoBi) -> dict[str, Any]:
     return {"slots": slots, "iterations": model.optimizer.iterations.value}
 
 
-def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback], state: Sequence[float] | None) -> None:
+def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback]) -> None:
     """Trains until the last epoch, or until a callback stops it.
 
     Args:
         training: the training.
         callbacks: what to call, as Keras' `fit` does; the last one is a `ServersCheckpoint`.
-        state: the sums of the losses of an epoch that was interrupted.
     """
     model, steps, epochs = training.model, training.steps, training.config.epochs
     checkpoint = callbacks[-1]
     assert isinstance(checkpoint, ServersCheckpoint)
     computed = Steps(model, training.config, training.graph)
     every = keras.callbacks.CallbackList(list(callbacks), model=model, epochs=epochs, steps=steps)
-    first, sums, logs = training.first_step, np.array(state or [0.0] * len(computed.names)), {}
+    first, sums, logs = training.first_step, np.array(checkpoint.state or [0.0] * len(computed.names)), {}
     model.stop_training = False
     every.on_train_begin()
     for epoch in range(training.done, epochs if not training.best.finished else 0):
@@ -183,7 +169,7 @@ def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback], state
                 in_flight.append((computed.schedule(epoch * steps + scheduled, count), scheduled + count))
                 scheduled += count
             if not in_flight:
-                checkpoint.write(epoch, done, sums)
+                checkpoint.write(epoch, done, sums.tolist())
                 continue
             block, done = in_flight.popleft()
             sums = sums + np.asarray(block.get())

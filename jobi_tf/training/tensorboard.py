@@ -28,7 +28,6 @@ from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.assembly import build_batches
-from jobi_tf.training.callbacks import ValidationRanking
 from jobi_tf.training.config import TENSORBOARD, TrainConfig
 from jobi_tf.training.recording import Training
 from jobi_tf.training.run_folder import describe_environment
@@ -66,12 +65,11 @@ class TensorBoard(keras.callbacks.Callback):
 
     Args:
         training: the training that is about to begin.
-        ranking: the callback that ranks the validation triples; None if there is none.
     """
 
-    def __init__(self, training: Training, ranking: ValidationRanking | None):
+    def __init__(self, training: Training):
         super().__init__()
-        self.training, self.ranking = training, ranking
+        self.training = training
         parts = training.config.tensorboard
         self.parts = set(TENSORBOARD if parts == "all" else parts.split(","))
         profile = training.config.profile or "0:0"
@@ -121,8 +119,8 @@ class TensorBoard(keras.callbacks.Callback):
             if "scalars" in self.parts:
                 for name, value in logs.items():
                     tf.summary.scalar(_tag(name), value)
-            if "val_mrr" in logs and self.ranking:
-                self._write_ranking(self.ranking.ranks)
+            if (ranking := self.training.ranking) and ranking.due:
+                self._write_ranking(ranking.ranks)
         self._writer.flush()
 
     def on_train_end(self, logs: dict | None = None) -> None:

@@ -20,27 +20,20 @@ from jobi_tf.training.assembly import (
     steps_per_execution,
 )
 from jobi_tf.training.callbacks import StopOnNaN, Throughput, ValidationRanking
-from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.devices import number_of_servers, training_strategy, with_servers, workers_needed
-from jobi_tf.training.estimate import check_memory, memory
+from jobi_tf.training.config import AUTO, TrainConfig, with_recipe
+from jobi_tf.training.devices import training_strategy, with_servers, workers_needed
+from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
-from jobi_tf.training.recipe import AUTO, with_recipe
 from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training
 from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import load_model, read_weights, save_bare_model
 from jobi_tf.training.vectors import use_entity_vectors, warm_start
-from jobi_tf.workers import by_chief_alone, has_servers, is_chief, wait_for_workers
+from jobi_tf.workers import by_chief_alone, has_servers, is_chief, number_of_servers, wait_for_workers
 
 MAY_CHANGE_ON_RESUME = {
-    "epochs",
-    "patience",
-    "checkpoint_every",
-    "strategy",
-    "devices",
-    "logical_devices",
-    "tensorboard",
-    "profile",
+    *("epochs", "patience", "checkpoint_every", "tensorboard", "profile"),
+    *("strategy", "devices", "logical_devices"),
 }
 
 
@@ -113,7 +106,7 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
     folder = new_run_folder(config, graph)
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
-    check_memory(memory(config, graph, number_of_servers(config)).total, config)
+    check_memory(config, graph, number_of_servers(strategy))
     if has_servers(strategy):
         servers.check_size(graph)
     with workers_needed(strategy, folder.path), strategy.scope():
@@ -142,14 +135,14 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     """
     folder = RunFolder(Path(run_dir))
     before = folder.read_config()
-    config, servers_before = before.replace(**changes), before.strategy == "parameter-server"
-    if servers_before != bool(number_of_servers(config)):
+    # In a worker that starts again this does not return. Only the chief may list checkpoints, while none are written.
+    config = with_servers(before.replace(**changes | {"run_dir": str(folder.path)}))
+    servers_before = before.strategy == "parameter-server"
+    if servers_before != (config.strategy == "parameter-server"):
         raise UsageError(
             f"expected {'parameter servers' if servers_before else 'no parameter servers'} to resume {folder.path}: "
             "a run with servers cannot be resumed without them, nor one without them with servers"
         )
-    # In a worker that starts again this does not return. Only the chief may list checkpoints, while none are written.
-    config = with_servers(config.replace(run_dir=str(folder.path)))
     checkpoints = folder.checkpoints()
     if not checkpoints:
         raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
@@ -186,46 +179,41 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
 def _fit(
     folder: RunFolder, config: TrainConfig, graph: Graph, model: JoBi, callbacks: Callbacks, state: dict[str, Any]
 ) -> Run:
-    size, strategy = epoch(config, graph), model.distribute_strategy
-    done, first_step = state["epoch"], state["step"]
-    rows = [row for row in folder.read_metrics() if row["epoch"] <= done]
-    path = folder.sharded_model if has_servers(strategy) else folder.model
+    strategy = model.distribute_strategy
+    by_servers = has_servers(strategy)
+    rows = [row for row in folder.read_metrics() if row["epoch"] <= state["epoch"]]
+    path = folder.sharded_model if by_servers else folder.model
     best = KeepBest(path, f"val_{config.monitor}", config.patience, rows)
-    needed = memory(config, graph, number_of_servers(config))
-    training = Training(
-        folder, config, graph, model, strategy, size.steps, size.triples, done, first_step, best, needed
-    )
     ranking = None
     if config.eval_every:
         ranking = ValidationRanking(graph, config.eval_every, config.epochs, config.eval_first)
-    tensorboard = []
-    if config.tensorboard != "none" or config.profile:
-        from jobi_tf.training.tensorboard import TensorBoard  # takes a third of a second
-
-        tensorboard = [TensorBoard(training, ranking)]
-    every = [
+    training = Training(
+        folder, config, graph, model, *epoch(config, graph), state["epoch"], state["step"], ranking, best
+    )
+    every: list[keras.callbacks.Callback] = [
         StopOnNaN(),
-        Throughput(size.triples / size.steps),
+        Throughput(training.triples / training.steps),
         *([ranking] if ranking else []),
         *(callbacks(training) if callable(callbacks) else callbacks),
         best,
-        *([MetricsRecord(folder, rows)] if is_chief(strategy) else []),
-        *tensorboard,
-        # Last, since a checkpoint stands for all that the others wrote.
-        (servers.ServersCheckpoint if has_servers(strategy) else Checkpoint)(training, state.get("metrics")),
     ]
+    if is_chief(strategy):
+        every.append(MetricsRecord(folder, rows))
+    if config.tensorboard != "none" or config.profile:
+        from jobi_tf.training.tensorboard import TensorBoard  # takes a third of a second
+
+        every.append(TensorBoard(training))
+    # Last, since a checkpoint stands for all that the others wrote.
+    every.append((servers.ServersCheckpoint if by_servers else Checkpoint)(training, state.get("metrics")))
     with workers_needed(strategy, folder.path):
-        if has_servers(strategy):
-            servers.fit(training, every, state.get("metrics"))
-        else:
-            _fit_by_keras(training, every)
+        (servers.fit if by_servers else _fit_by_keras)(training, every)
     if not config.eval_every:
         by_chief_alone(strategy, lambda: save_bare_model(model, path))
     with workers_needed(strategy, folder.path):
         wait_for_workers(strategy)  # for the files of the chief
 
     def best_model() -> JoBi:
-        if not has_servers(strategy):
+        if not by_servers:
             return read_model(folder, config, graph)
         read_weights(model, path)  # on the servers, which may have no room for another model
         return model
@@ -241,12 +229,13 @@ def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback])
     for first, last, steps in parts:
         if training.best.finished or first >= last:
             break
-        first_of_part = (first + 1) * training.steps - steps
+        first_step = (first + 1) * training.steps - steps
         with strategy.scope():
-            replicas = strategy.num_replicas_in_sync
-            model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, replicas)
+            model.steps_per_execution = steps_per_execution(
+                steps, config.batch_size or 0, strategy.num_replicas_in_sync
+            )
             model.fit(
-                distributed_batches(config, training.graph, strategy, first_of_part),
+                distributed_batches(config, training.graph, strategy, first_step),
                 epochs=last,
                 initial_epoch=first,
                 steps_per_epoch=steps,

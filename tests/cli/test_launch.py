@@ -211,6 +211,27 @@ def test_a_worker_that_waits_for_others_can_be_ended(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_worker_says_whom_it_waits_for():
+    addresses = [f"127.0.0.1:{port}" for port in _free_ports(2)]
+    config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 0}}
+    program = (
+        "from jobi_tf.training import config, devices; devices.SECONDS_TO_BEGIN = 1; "
+        "devices.training_strategy(config.TrainConfig(dataset='world', run_dir='run'))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TF_CONFIG": json.dumps(config)},
+        text=True,
+    )
+    try:
+        line = next(line for line in process.stderr if "waiting" in line)
+        assert [address in line for address in addresses] == [False, True]
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_what_all_workers_reject_is_one_sentence(tmp_path):
     process = start("--dataset", tmp_path, "--run-dir", tmp_path / "run")
     _, words = process.communicate(timeout=120)

@@ -16,6 +16,7 @@ def training(best: float, waited: int = 0):
     return SimpleNamespace(
         config=TrainConfig(dataset="umls", epochs=100, batch_size=1000, eval_every=2),
         graph=SimpleNamespace(valid=range(17535)),
+        ranking=SimpleNamespace(due=True),
         best=SimpleNamespace(monitor="val_mrr", best=best, waited=waited, patience=3),
         steps=4,
         triples=4000,
@@ -80,8 +81,8 @@ def test_a_terminal_gets_a_bar(width):
     display.on_train_batch_end(3, LOSSES)
     display.bar._bars.refresh()
     assert "ranking 17,535" in terminal.file.getvalue()
-    display.close()
-    display.close()
+    display.bar.close()
+    display.bar.close()
     assert "\x1b[?25h" in terminal.file.getvalue()  # the cursor is shown again
 
 

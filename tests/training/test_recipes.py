@@ -9,8 +9,7 @@ import jobi_tf
 from jobi_tf.errors import UsageError
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.auto import Look
-from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.recipe import Recipe, with_recipe
+from jobi_tf.training.config import Recipe, TrainConfig, with_recipe
 from tests.graphs import named_graph, random_graph, write_towns
 
 GRAPH = random_graph(entities=40, relations=3, train=300, valid=60, test=40)
