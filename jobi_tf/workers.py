@@ -26,7 +26,9 @@ def has_servers(strategy: tf.distribute.Strategy) -> bool:
 
 def number_of_servers(strategy: tf.distribute.Strategy) -> int:
     """Returns the number of parameter servers of a strategy; 0 for strategies without them."""
-    return strategy.cluster_resolver.cluster_spec().num_tasks("ps") if has_servers(strategy) else 0
+    if not has_servers(strategy):
+        return 0
+    return tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec().num_tasks("ps")
 
 
 def parts_of(variable: "keras.Variable") -> list[tf.Variable]:

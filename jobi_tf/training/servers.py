@@ -71,8 +71,8 @@ class Steps:
         # Keeps the coordinator alive: its destructor, at the end of the process, would wait forever for a worker that
         # was killed and is not back yet (TensorFlow 2.21).
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._coordinator))
-        workers = self._strategy.cluster_resolver.cluster_spec().num_tasks("worker")
-        self.most_in_flight = BLOCKS_OF_A_WORKER * workers
+        cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
+        self.most_in_flight = BLOCKS_OF_A_WORKER * cluster.num_tasks("worker")
         self.block = STEPS_OF_A_BLOCK
         if isinstance(graph.train, Shards):  # a worker reads all triples of a window
             self.block = max(self.block, graph.train.block * graph.train.window // (config.batch_size or 1))
