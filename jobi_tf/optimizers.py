@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -16,70 +16,71 @@ ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
 LARGE_SHARE = 0.25
 MULTIPLE = 32  # The number of bfloat16 rows in a block is a multiple of this.
 
+# Options that act on whole tables, or on rows before they are added up.
+_DENSE = {
+    "amsgrad",
+    "weight_decay",
+    "clipnorm",
+    "clipvalue",
+    "global_clipnorm",
+    "use_ema",
+    "loss_scale_factor",
+    "gradient_accumulation_steps",
+}
+_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # what TensorFlow calls a variable without a name
+
 Settings = dict[str, tf.Tensor]
 
 
-class Rule(NamedTuple):
-    """The formula of an optimizer. Slots are its state for a variable, such as the two moments of Adam.
+class _Sparse:
+    """What optimizers for sparse gradients share. Slots are their state for a variable, such as the moments of Adam.
 
-    Both functions take the gradients, the settings and the slots.
+    A subclass has the formula: `slot_changes` takes the gradients, the settings and the old slots, and returns what is
+    added to these; `step` takes the new slots instead, and returns what is added to the variable.
     """
 
-    slots: Callable[..., tuple[tf.Tensor, ...]]  # given the old slots: what is added to them
-    step: Callable[..., tf.Tensor]  # given the new slots: what is added to the variable
-
-
-def _moments(
-    gradients: tf.Tensor, settings: Settings, first: tf.Tensor, second: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    return (1 - settings["beta1"]) * (gradients - first), (1 - settings["beta2"]) * (gradients**2 - second)
-
-
-def _adam_step(gradients: tf.Tensor, settings: Settings, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-    rate = settings["lr"] * tf.sqrt(1 - settings["beta2_power"]) / (1 - settings["beta1_power"])
-    return -rate * first / (tf.sqrt(second) + settings["epsilon"])
-
-
-def _squares(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor]:
-    return (gradients**2,)
-
-
-def _mean_squares(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor]:
-    return (tf.reshape(tf.reduce_mean(gradients**2, list(range(1, len(gradients.shape)))), tf.shape(sums)),)
-
-
-def _adagrad_step(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tf.Tensor:
-    return -settings["lr"] * gradients / (_aligned(tf.sqrt(sums), gradients) + settings["epsilon"])
-
-
-ADAM = Rule(_moments, _adam_step)
-ADAGRAD = Rule(_squares, _adagrad_step)
-ROW_ADAGRAD = Rule(_mean_squares, _adagrad_step)
-
-
-class _Sparse:
-    """What optimizers for sparse gradients have in common."""
-
-    rule: Rule
     sparse = True  # handles gradients that are `tf.IndexedSlices`
     xla = False  # the training step is compiled by XLA as a whole; set by `JoBi.compile`
     concurrent = False  # several workers update the same rows at any time; set by `JoBi.compile`
+    slots: list[list[keras.Variable]]
+    slot_changes: Callable[..., tuple[tf.Tensor, ...]]
+    step: Callable[..., tf.Tensor]
 
-    def _update_rows(self, tables: list[tf.Variable], gradient: tf.IndexedSlices, settings: Settings) -> None:
-        """Updates the rows of [variable, slots...] for which there is a gradient."""
+    def __init__(self, *args: Any, **kwargs: Any):
+        if refused := sorted(key for key, value in kwargs.items() if value and key in _DENSE):
+            raise ValueError(f"expected only options that act on touched rows, got {', '.join(refused)}")
+        super().__init__(*args, **kwargs)
+
+    def _settings(self, learning_rate: Any, dtype: str) -> Settings:
+        """Returns the numbers of the formula for the current step."""
+        raise NotImplementedError
+
+    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
+        index = self._get_variable_index(variable)  # type: ignore[attr-defined]
+        tables = _raw(variable, *(slot[index] for slot in self.slots))
+        settings = self._settings(learning_rate, _dtype(variable))
+        if not isinstance(gradient, tf.IndexedSlices):
+            self._update_all(tables, gradient, settings)
+            return
         rows, gradients = sum_repeated(gradient, self.xla)
         if self.xla or self.concurrent or on_gpu() or tables[0].dtype == tf.bfloat16:
-            _add(self.rule, tables, rows, gradients, settings, self.xla)
+            _add(type(self), tables, rows, gradients, settings, self.xla)
             return
         tf.cond(
             tf.size(rows) >= math.ceil(LARGE_SHARE * tables[0].shape[0]),
-            lambda: _update_most(self.rule, tables, rows, gradients, settings),
+            lambda: _update_most(type(self), tables, rows, gradients, settings),
             lambda: self._update_few(tables, rows, gradients, settings),
         )
 
+    def _update_all(self, tables: list[tf.Variable], gradient: tf.Tensor, settings: Settings) -> None:
+        """Updates [variable, slots...] by a dense gradient."""
+        for table, change in zip(tables, _changes(type(self), gradient, settings, tables[1:]), strict=True):
+            table.assign_add(change)
+
     def _update_few(self, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
         """Updates rows that are a small part of a float32 table, on a CPU."""
-        _add(self.rule, tables, rows, gradients, settings, xla=False)
+        _add(type(self), tables, rows, gradients, settings, xla=False)
 
     def save_own_variables(self, store: Any) -> None:
         """Writes the state where Keras saves it."""
@@ -119,23 +120,16 @@ class LazyAdam(_Sparse, keras.optimizers.Adam):
         name: str = "lazy_adam",
         **kwargs: Any,
     ):
-        _refuse_dense(kwargs)
         super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
 
-    rule = ADAM
-
     @property
-    def slots(self) -> list[list[keras.Variable]]:
+    def slots(self) -> list[list[keras.Variable]]:  # type: ignore[override]
         """What is kept beside the variables: the moments, a list of each in the order of the variables."""
         return [self._momentums, self._velocities]
 
-    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
-        """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        dtype = _dtype(variable)
+    def _settings(self, learning_rate: Any, dtype: str) -> Settings:
         step = tf.cast(self.iterations + 1, dtype)
-        index = self._get_variable_index(variable)
-        tables = _raw(variable, self._momentums[index], self._velocities[index])
-        settings = {
+        return {
             "beta1_power": tf.cast(self.beta_1, dtype) ** step,
             "beta2_power": tf.cast(self.beta_2, dtype) ** step,
             "lr": tf.cast(learning_rate, dtype),
@@ -143,12 +137,24 @@ class LazyAdam(_Sparse, keras.optimizers.Adam):
             "beta2": tf.cast(self.beta_2, dtype),
             "epsilon": tf.cast(self.epsilon, dtype),
         }
-        lock = {"use_locking": self.concurrent}
-        if not isinstance(gradient, tf.IndexedSlices):
-            var, first, second = (table.handle for table in tables)
-            tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, grad=gradient, **settings, **lock)
-            return
-        self._update_rows(tables, gradient, settings)
+
+    @staticmethod
+    def slot_changes(
+        gradients: tf.Tensor, settings: Settings, first: tf.Tensor, second: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what is added to both moments."""
+        return (1 - settings["beta1"]) * (gradients - first), (1 - settings["beta2"]) * (gradients**2 - second)
+
+    @staticmethod
+    def step(gradients: tf.Tensor, settings: Settings, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        """Returns what is added to the variable."""
+        rate = settings["lr"] * tf.sqrt(1 - settings["beta2_power"]) / (1 - settings["beta1_power"])
+        return -rate * first / (tf.sqrt(second) + settings["epsilon"])
+
+    def _update_all(self, tables: list[tf.Variable], gradient: tf.Tensor, settings: Settings) -> None:
+        var, first, second = (table.handle for table in tables)
+        options = {"grad": gradient, "use_locking": self.concurrent, **settings}
+        tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, **options)
 
     def _update_few(self, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
         for start, size in _blocks(tf.size(rows), tables[0].shape[0]):
@@ -156,8 +162,34 @@ class LazyAdam(_Sparse, keras.optimizers.Adam):
             _update_block(tables, rows[part], gradients[part], settings)
 
 
+class _Adagrad(_Sparse, keras.optimizers.Adagrad):
+    """What both forms of Adagrad have in common."""
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.1,
+        initial_accumulator_value: float = 0.0,
+        epsilon: float = 1e-10,
+        name: str | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(learning_rate, initial_accumulator_value, epsilon, name=name, **kwargs)
+
+    @property
+    def slots(self) -> list[list[keras.Variable]]:  # type: ignore[override]
+        """What is kept beside the variables: the accumulators, in the order of the variables."""
+        return [self._accumulators]
+
+    def _settings(self, learning_rate: Any, dtype: str) -> Settings:
+        return {"lr": tf.cast(learning_rate, dtype), "epsilon": tf.cast(self.epsilon, dtype)}
+
+    @staticmethod
+    def step(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tf.Tensor:
+        return -settings["lr"] * gradients / (_aligned(tf.sqrt(sums), gradients) + settings["epsilon"])
+
+
 @keras.saving.register_keras_serializable("jobi_tf")
-class LazyAdagrad(_Sparse, keras.optimizers.Adagrad):
+class LazyAdagrad(_Adagrad):
     """Adagrad that updates only the rows for which a sparse gradient has entries.
 
     Rows without an entry have a gradient of zero, for which Adagrad changes nothing: this is Adagrad, but for the time
@@ -175,37 +207,15 @@ class LazyAdagrad(_Sparse, keras.optimizers.Adagrad):
     Reference: Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, JMLR 2011.
     """
 
-    def __init__(
-        self,
-        learning_rate: Any = 0.1,
-        initial_accumulator_value: float = 0.0,
-        epsilon: float = 1e-10,
-        name: str = "lazy_adagrad",
-        **kwargs: Any,
-    ):
-        _refuse_dense(kwargs)
-        super().__init__(learning_rate, initial_accumulator_value, epsilon, name=name, **kwargs)
+    @staticmethod
+    def slot_changes(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor]:
+        """Returns what is added to the sums of squares."""
+        return (gradients**2,)
 
-    rule = ADAGRAD
-
-    @property
-    def slots(self) -> list[list[keras.Variable]]:
-        """What is kept beside the variables: the accumulators, in the order of the variables."""
-        return [self._accumulators]
-
-    def _tables_and_settings(self, variable: Any, learning_rate: Any) -> tuple[list[tf.Variable], Settings]:
-        tables = _raw(variable, self._accumulators[self._get_variable_index(variable)])
-        numbers = {"lr": learning_rate, "epsilon": self.epsilon}
-        return tables, {name: tf.cast(x, _dtype(variable)) for name, x in numbers.items()}
-
-    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
-        """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        tables, settings = self._tables_and_settings(variable, learning_rate)
-        handles = {"var": tables[0].handle, "accum": tables[1].handle, "use_locking": self.concurrent}
-        if not isinstance(gradient, tf.IndexedSlices):
-            tf.raw_ops.ResourceApplyAdagradV2(grad=gradient, **handles, **settings)
-            return
-        self._update_rows(tables, gradient, settings)
+    def _update_all(self, tables: list[tf.Variable], gradient: tf.Tensor, settings: Settings) -> None:
+        var, accum = (table.handle for table in tables)
+        options = {"grad": gradient, "use_locking": self.concurrent, **settings}
+        tf.raw_ops.ResourceApplyAdagradV2(var=var, accum=accum, **options)
 
     def _update_few(self, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
         var, accum = (table.handle for table in tables)
@@ -213,7 +223,7 @@ class LazyAdagrad(_Sparse, keras.optimizers.Adagrad):
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
-class RowAdagrad(LazyAdagrad):
+class RowAdagrad(_Adagrad):
     """Adagrad with one accumulator for each row, the sum of the row's mean squared gradients.
 
     It takes a third of the memory of Adam: beside each table of width d there is one number for each row, not d or 2d.
@@ -231,18 +241,10 @@ class RowAdagrad(LazyAdagrad):
     Reference: Lerer et al., PyTorch-BigGraph, MLSys 2019, section 4.1; also in DGL-KE.
     """
 
-    rule = ROW_ADAGRAD
-    _update_few = _Sparse._update_few  # TensorFlow has a kernel for Adagrad only
-
-    def __init__(
-        self,
-        learning_rate: Any = 0.1,
-        initial_accumulator_value: float = 0.0,
-        epsilon: float = 1e-10,
-        name: str = "row_adagrad",
-        **kwargs: Any,
-    ):
-        super().__init__(learning_rate, initial_accumulator_value, epsilon, name=name, **kwargs)
+    @staticmethod
+    def slot_changes(gradients: tf.Tensor, settings: Settings, sums: tf.Tensor) -> tuple[tf.Tensor]:
+        """Returns what is added to the sums of mean squares."""
+        return (tf.reshape(tf.reduce_mean(gradients**2, list(range(1, len(gradients.shape)))), tf.shape(sums)),)
 
     def build(self, variables: list[keras.Variable]) -> None:
         """Creates the accumulators, float32 [rows] for each variable."""
@@ -256,15 +258,6 @@ class RowAdagrad(LazyAdagrad):
             with tf.distribute.get_strategy().extended.colocate_vars_with(raw):
                 options = {"initializer": initializer, "dtype": _dtype(x), "name": "accumulator"}
                 self._accumulators.append(self.add_variable(shape=x.shape[:1], **options))
-
-    def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
-        """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""
-        tables, settings = self._tables_and_settings(variable, learning_rate)
-        if isinstance(gradient, tf.IndexedSlices):
-            self._update_rows(tables, gradient, settings)
-            return
-        for table, change in zip(tables, _changes(ROW_ADAGRAD, gradient, settings, tables[1:]), strict=True):
-            table.assign_add(change)
 
 
 def _raw(variable: Any, *slots: keras.Variable) -> list[tf.Variable]:
@@ -283,19 +276,13 @@ def _dtype(variable: keras.Variable) -> str:
     return "float32" if variable.dtype == "bfloat16" else variable.dtype
 
 
-def _refuse_dense(options: dict[str, Any]) -> None:
-    refused = sorted(key for key, value in options.items() if value and key in _DENSE)
-    if refused:
-        raise ValueError(f"expected only options that act on touched rows, got {', '.join(refused)}")
-
-
 def _aligned(rows: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
     """Appends axes of size 1 to `rows`, [U, ...], so that it broadcasts over `others`, which has more axes."""
     return tf.reshape(rows, tf.concat([tf.shape(rows), tf.ones([len(others.shape) - len(rows.shape)], tf.int32)], 0))
 
 
 def _add(
-    rule: Rule, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings, xla: bool
+    rule: type[_Sparse], tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings, xla: bool
 ) -> None:
     """Updates some rows of [variable, slots...].
 
@@ -318,14 +305,16 @@ def _add(
             table.scatter_update(tf.IndexedSlices(values, own))
 
 
-def _changes(rule: Rule, gradients: tf.Tensor, settings: Settings, slots: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def _changes(
+    rule: type[_Sparse], gradients: tf.Tensor, settings: Settings, slots: Sequence[tf.Tensor]
+) -> list[tf.Tensor]:
     """Returns what is added to [variable, slots...]."""
-    added = rule.slots(gradients, settings, *slots)
+    added = rule.slot_changes(gradients, settings, *slots)
     return [rule.step(gradients, settings, *(x + change for x, change in zip(slots, added, strict=True))), *added]
 
 
 @compiled
-def _rounded_rows(rule: Rule, gradients: tf.Tensor, settings: Settings, *old: tf.Tensor) -> list[tf.Tensor]:
+def _rounded_rows(rule: type[_Sparse], gradients: tf.Tensor, settings: Settings, *old: tf.Tensor) -> list[tf.Tensor]:
     """Returns the new values of rows, each in the dtype of the old ones."""
     gradients, *values = (tf.cast(x, tf.float32) for x in (gradients, *old))
     new = [x + change for x, change in zip(values, _changes(rule, gradients, settings, values[1:]), strict=True)]
@@ -342,18 +331,12 @@ def rounded(values: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
         values: float32, finite.
         noise: float32 of the same shape.
     """
-    bits = tf.bitcast(values, tf.uint32)
-    mixed = tf.bitwise.bitwise_xor(bits, tf.bitcast(noise, tf.uint32)) * _number(0x9E3779B9)
-    mixed = tf.bitwise.bitwise_xor(mixed, _shifted(mixed, 15)) * _number(0x85EBCA77)
-    return tf.bitcast(tf.cast(_shifted(bits + _shifted(mixed, 16), 16), tf.uint16), tf.bfloat16)
-
-
-def _shifted(bits: tf.Tensor, count: int) -> tf.Tensor:
-    return tf.bitwise.right_shift(bits, _number(count))
-
-
-def _number(value: int) -> tf.Tensor:
-    return tf.constant(value, tf.uint32)
+    bits, noise = (tf.bitcast(x, tf.uint32) for x in (values, noise))
+    first, second, fifteen, sixteen = (tf.constant(x, tf.uint32) for x in (0x9E3779B9, 0x85EBCA77, 15, 16))
+    mixed = tf.bitwise.bitwise_xor(bits, noise) * first
+    mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, fifteen)) * second
+    bits += tf.bitwise.right_shift(mixed, sixteen)
+    return tf.bitcast(tf.cast(tf.bitwise.right_shift(bits, sixteen), tf.uint16), tf.bfloat16)
 
 
 def _blocks(rows: tf.Tensor, count: int, multiple: int = 1) -> list[tuple[tf.Tensor, tf.Tensor]]:
@@ -367,7 +350,7 @@ def _blocks(rows: tf.Tensor, count: int, multiple: int = 1) -> list[tuple[tf.Ten
 
 
 def _update_most(
-    rule: Rule, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings
+    rule: type[_Sparse], tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings
 ) -> None:
     """Updates some rows of [variable, slots...] in one pass over all rows."""
     places = tf.fill(tables[0].shape[:1], -1)
@@ -377,7 +360,7 @@ def _update_most(
 
 @compiled
 def _update_where(
-    rule: Rule, tables: tuple[tf.Variable, ...], gradients: tf.Tensor, touched: tf.Tensor, settings: Settings
+    rule: type[_Sparse], tables: tuple[tf.Variable, ...], gradients: tf.Tensor, touched: tf.Tensor, settings: Settings
 ) -> None:
     """Updates the touched rows of [variable, slots...].
 
@@ -385,7 +368,7 @@ def _update_where(
     to copy them first.
     """
     variable, *slots = (tf.convert_to_tensor(table) for table in tables)
-    added = rule.slots(gradients, settings, *slots)
+    added = rule.slot_changes(gradients, settings, *slots)
     new = [tf.where(_aligned(touched, x), x + y, x) for x, y in zip(slots, added, strict=True)]
     moved = variable + rule.step(gradients, settings, *new)
     for table, values in zip(tables, [tf.where(_aligned(touched, variable), moved, variable), *new], strict=True):
@@ -408,20 +391,6 @@ def _update_block(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tens
         values = tf.raw_ops.ReadVariableOp(resource=handle, dtype=table.dtype)
         table.scatter_update(tf.IndexedSlices(values, rows))
         tf.raw_ops.DestroyResourceOp(resource=handle)
-
-
-_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # what TensorFlow calls a variable without a name
-
-_DENSE = {
-    "amsgrad",
-    "weight_decay",
-    "clipnorm",
-    "clipvalue",
-    "global_clipnorm",
-    "use_ema",
-    "loss_scale_factor",
-    "gradient_accumulation_steps",
-}
 
 
 def sum_repeated(gradient: tf.IndexedSlices, xla: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
