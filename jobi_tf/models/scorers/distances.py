@@ -5,7 +5,6 @@ With the candidate e' = [e, |e|², 1] and the query q' = [2q, -1, -|q|²] of a p
 """
 
 import math
-from abc import abstractmethod
 
 import keras
 import tensorflow as tf
@@ -18,26 +17,10 @@ TINY = 1e-6  # added to a squared distance, so that the square root has a gradie
 class Distance(Scorer):
     """The negative Euclidean distance of a relation's image of one entity from the other entity.
 
-    A subclass gives the point at which a tail has the best score, given head and relation, and the same for heads.
+    A subclass makes its queries by `nearest_to` of the point where the other entity would have the best score.
     """
 
     distance = True
-
-    @abstractmethod
-    def tail_point(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns the point of the best tail, [..., entity width]."""
-
-    @abstractmethod
-    def head_point(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns the point of the best head, [..., entity width]."""
-
-    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns [2q, -1, -|q|²] of the point q of the best tail, [..., entity width + 2]."""
-        return _query(self.tail_point(head, relation))
-
-    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns [2q, -1, -|q|²] of the point q of the best head, [..., entity width + 2]."""
-        return _query(self.head_point(relation, tail))
 
     def candidate(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns [e, |e|², 1], [..., entity width + 2]."""
@@ -49,7 +32,8 @@ class Distance(Scorer):
         return -tf.sqrt(tf.maximum(-products[0], 0.0) + TINY)
 
 
-def _query(point: tf.Tensor) -> tf.Tensor:
+def nearest_to(point: tf.Tensor) -> tf.Tensor:
+    """Returns the query [2q, -1, -|q|²] of a point q: [..., entity width] → [..., entity width + 2]."""
     squares = tf.reduce_sum(point * point, -1, keepdims=True)
     return tf.concat([2 * point, -tf.ones_like(squares), -squares], -1)
 
@@ -58,13 +42,13 @@ def _query(point: tf.Tensor) -> tf.Tensor:
 class TransE(Distance):
     """-|h + r - t| (Bordes et al. 2013)."""
 
-    def tail_point(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns h + r."""
-        return head + relation
+    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+        """Returns the query of the point h + r."""
+        return nearest_to(head + relation)
 
-    def head_point(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns t - r."""
-        return tail - relation
+    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """Returns the query of the point t - r."""
+        return nearest_to(tail - relation)
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -86,13 +70,13 @@ class RotatE(Distance):
         """Returns the uniform distribution of angles on the circle."""
         return keras.initializers.RandomUniform(-math.pi, math.pi, seed=seed)
 
-    def tail_point(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
-        """Returns h∘exp(iθ)."""
-        return _rotated(head, relation)
+    def tail_query(self, head: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
+        """Returns the query of the point h∘exp(iθ)."""
+        return nearest_to(_rotated(head, relation))
 
-    def head_point(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
-        """Returns t∘exp(-iθ)."""
-        return _rotated(tail, -relation)
+    def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
+        """Returns the query of the point t∘exp(-iθ)."""
+        return nearest_to(_rotated(tail, -relation))
 
     def relation_squares(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns zeros: angles need not be small."""
