@@ -40,8 +40,7 @@ def unique(ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def compiled_with_gradient(function: Callable) -> Callable:
-    """Compiles a function as `compiled` does, and its gradient, which computes the function again instead of storing
-    it.
+    """Compiles a function as `compiled` does, and its gradient, which computes the function again.
 
     The function takes any other arguments first, and then tensors, and returns one tensor.
     """

@@ -265,11 +265,6 @@ class _TripleRelations:
     """The relations of triples, each distinct one looked up once.
 
     With reciprocal relations a triple has two: the inverse, for its head query, and the relation, for its tail query.
-
-    Args:
-        model: the model.
-        relations: int32 [...].
-        training: whether relation embeddings are dropped out.
     """
 
     def __init__(self, model: "JoBi", relations: tf.Tensor, training: bool):
@@ -311,12 +306,8 @@ def _queries(
 ) -> list[tuple[tf.Tensor, tf.Tensor]]:
     """Returns the head queries and the tail queries of triples, [..., length] each, for each head of the model.
 
-    Args:
-        scorer: the score function.
-        reciprocal: whether the head of (?, r, t) is sought as the tail of (t, r inverse, ?).
-        head: embeddings of the known heads, [..., width].
-        tail: embeddings of the known tails, [..., width].
-        relations: for each head of the model what its head and its tail queries take for relations, [..., …] each.
+    `head` and `tail` are the embeddings of the known entities, [..., width]; `relations` is for each head of the model
+    what its head and its tail queries take for relations, [..., …] each.
     """
     queries = []
     for inverse, relation in zip(relations[::2], relations[1::2], strict=True):
@@ -343,17 +334,13 @@ def _chunk_scores(
     tails: tf.Tensor,
     *others: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns the scores of triples and of the negatives of their chunk, for each head of the model.
+    """Returns the scores of triples and of the negatives of their chunk, for each of M heads of the model.
 
     Args:
-        scorer: the score function.
-        reciprocal: whether relations are reciprocal.
-        by_side: whether each side has scores of its own.
+        scorer, reciprocal, by_side: the score function, and whether each side has scores of its own.
         known: 2 if queries are made of other embeddings than those of heads and tails as candidates, else 0.
-        head: embeddings of heads, [C, c, width].
-        tail: embeddings of tails, [C, c, width].
-        heads: embeddings of the negatives that replace heads, [C, i, width].
-        tails: embeddings of the negatives that replace tails, [C, j, width].
+        head, tail: embeddings [C, c, width].
+        heads, tails: embeddings of the negatives that replace heads, [C, i, width], and tails, [C, j, width].
         others: the `known` heads and tails, [C, c, width] each, and the relations as for `_queries`, [C, c, …] each.
 
     Returns:

@@ -20,12 +20,6 @@ from jobi_tf.workers import InBlocks, copy_of_replica, has_servers
 class EmbeddingTable(keras.layers.Layer):
     """The embeddings of all entities, or of all relations of a head: a weight `table`, [count, width].
 
-    Args:
-        count: number of rows.
-        width: real numbers of a row.
-        initializer: the initialiser of the table.
-        dtype: what the table is stored as, `"float32"` or `"bfloat16"`.
-
     Attributes:
         sparse_gradient: whether the gradient of the table is a `tf.IndexedSlices` of distinct rows, which only
             optimizers for sparse gradients handle correctly on several devices; otherwise it is a dense tensor.
@@ -106,14 +100,8 @@ def _rows_with_dense_gradient(table: tf.Tensor, ids: tf.Tensor):  # type: ignore
 class Head(keras.layers.Layer):
     """A score function with relation embeddings of its own: the triple head or the pair head of a model.
 
-    Args:
-        scorer: the score function.
-        num_relations: number of relations, R.
-        dim: embedding size d.
-        reciprocal: relation R + r is the inverse of r; the head of (?, r, t) is sought as the tail of (t, R + r, ?).
-        dropout: dropout rate of relation embeddings in training.
-        initializer: initialiser of the relation embeddings; None for the default of the scorer.
-        seed: seed of the model.
+    Its arguments are those of the model. With `reciprocal` relations R + r is the inverse of r; the head of (?, r, t)
+    is sought as the tail of (t, R + r, ?).
     """
 
     def __init__(

@@ -46,13 +46,6 @@ class ConvolutionNet(keras.layers.Layer):
 
     Batch norm, convolution, batch norm, ReLU, dropout of feature maps, dense layer, dropout, batch norm, ReLU; as in
     the authors' code.
-
-    Args:
-        dim: the embedding size d, the product of height and width of a picture.
-        seed: seed of the weights and of dropout.
-
-    Raises:
-        UsageError: d is not a product of two numbers that the convolution fits into.
     """
 
     def __init__(self, dim: int, seed: int):
