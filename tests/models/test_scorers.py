@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -97,6 +98,8 @@ def test_scorers_by_name_or_as_objects():
     for name, cls in SCORERS.items():
         assert type(scorers.get(name)) is cls
         assert scorers.get(name).name == name
+        serialized = keras.saving.serialize_keras_object(cls())
+        assert scorers.get(name) is scorers.get(serialized)  # what is compiled for one model serves the others
     assert scorers.get(mine := scorers.SimplE()) is mine
     for wrong in ("transf", 3, None):
         with pytest.raises(UsageError, match=f"{wrong}"):

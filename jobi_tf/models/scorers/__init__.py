@@ -1,5 +1,6 @@
 """Score functions, by name or as objects."""
 
+import functools
 from typing import Any
 
 from jobi_tf.models.scorers.bilinear import ComplEx, DistMult, SimplE
@@ -22,4 +23,11 @@ def get(scorer: str | dict[str, Any] | Scorer) -> Scorer:
     Raises:
         UsageError: there is no such scorer.
     """
-    return named_object(scorer, Scorer, SCORERS)
+    found = named_object(scorer, Scorer, SCORERS)
+    return _shared(found.name) if found is not scorer and type(found) in _CLASSES else found
+
+
+@functools.cache
+def _shared(name: str) -> Scorer:
+    """Returns one object for all models: TensorFlow keeps what it traces and compiles for each scorer it is given."""
+    return SCORERS[name]()
