@@ -1,5 +1,6 @@
 """What every test can ask for."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from jobi_tf.cli.main import cli
 from jobi_tf.training.config import TrainConfig
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# XLA compiles hundreds of small functions that run a few times: LLVM need not optimize them.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # In the background of a shell, which processes that tests start and interrupt would inherit.
@@ -21,6 +24,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Logs for TensorBoard take two seconds a run; tests of them set `tensorboard`.
 TrainConfig.model_fields["tensorboard"].default = "none"
 TrainConfig.model_rebuild(force=True)
+
+
+def pytest_collection_finish():
+    """Keeps the objects of the imported libraries, half a million, out of garbage collection, which becomes rarer."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.fixture(scope="session")

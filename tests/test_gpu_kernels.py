@@ -1,5 +1,6 @@
 """TensorFlow has a GPU kernel for every operation of training and ranking, which can be looked up without a GPU."""
 
+import functools
 import itertools
 
 import keras
@@ -37,16 +38,21 @@ def operations(function, *arguments):
     return [node for node in itertools.chain(*bodies) if node.op not in STRUCTURE]
 
 
+@functools.cache
+def gpu_kernels(operation):
+    """The types by attribute for which each kernel for GPUs, or for all devices, is registered."""
+    return [
+        {x.name: set(x.allowed_values.list.type) for x in kernel.constraint if x.allowed_values.list.type}
+        for kernel in kernels.get_registered_kernels_for_op(operation).kernel
+        if kernel.device_type in ("GPU", "DEFAULT")
+    ]
+
+
 def has_gpu_kernel(node):
-    """Whether a kernel for GPUs, or for all devices, is registered whose types are those of the operation."""
+    """Whether there is a kernel whose types are those of the operation."""
     return any(
-        kernel.device_type in ("GPU", "DEFAULT")
-        and all(
-            set(node.attr[x.name].list.type or [node.attr[x.name].type]) <= set(x.allowed_values.list.type)
-            for x in kernel.constraint
-            if x.allowed_values.list.type
-        )
-        for kernel in kernels.get_registered_kernels_for_op(node.op).kernel
+        all(set(node.attr[name].list.type or [node.attr[name].type]) <= types for name, types in kernel.items())
+        for kernel in gpu_kernels(node.op)
     )
 
 

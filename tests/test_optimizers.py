@@ -165,7 +165,7 @@ def test_row_adagrad_with_repeated_and_absent_rows_follows_the_oracle(start, xla
     optimizer = built(variable, 0.1, start, kind=RowAdagrad)
     optimizer.xla = xla
     apply = tf.function(lambda sparse: optimizer.apply([sparse], [variable]), jit_compile=xla)
-    for step, ids in enumerate([[0, 1, 1], [2], [1, 5, 5, 5, 1], [0, 2], [3, 3]]):
+    for step, ids in enumerate([[0, 1, 1], [2], [5, 5, 5], [1, 3, 1], [0]]):  # XLA compiles each length by itself
         sparse = slices(ids, step)
         apply(sparse)
         dense = np.zeros((6, 3))
