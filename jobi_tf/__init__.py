@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from jobi_tf.optimizers import LazyAdagrad as LazyAdagrad
     from jobi_tf.optimizers import LazyAdam as LazyAdam
     from jobi_tf.optimizers import RowAdagrad as RowAdagrad
+    from jobi_tf.training.callbacks import AverageWeights as AverageWeights
     from jobi_tf.training.callbacks import ValidationRanking as ValidationRanking
     from jobi_tf.training.merge import merge_runs as merge_runs
     from jobi_tf.training.pool import Pool as Pool
@@ -58,7 +59,7 @@ _NAMES = {
     "models.regularizers": ["DURA", "L2", "N3", "Regularizer", "RelationPrediction"],
     "models.scorers": ["Scorer"],
     "optimizers": ["LazyAdagrad", "LazyAdam", "RowAdagrad"],
-    "training.callbacks": ["ValidationRanking"],
+    "training.callbacks": ["AverageWeights", "ValidationRanking"],
     "training.merge": ["merge_runs"],
     "training.pool": ["Pool"],
     "training.run": ["Run", "load_run"],

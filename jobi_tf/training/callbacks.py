@@ -3,6 +3,8 @@
 import math
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import keras
@@ -73,6 +75,63 @@ class ValidationRanking(keras.callbacks.Callback):
             self.ranks = [self._ranker.rank(valid, side) for side in range(len(SIDES))]
             metrics = rank_metrics(Ranks.concatenate(self.ranks).ranks())
             logs.update({f"val_{name}": value for name, value in metrics.items()})
+
+
+class AverageWeights(keras.callbacks.Callback):
+    """Puts the mean of the weights after the last epochs into the model at the end of each epoch.
+
+    Callbacks that follow in the list, such as `ValidationRanking`, see the mean, and the model keeps it after `fit`.
+    The next epoch goes on with the weights before: training itself is the same. After epoch k the mean moves
+    1 / min(k, `epochs`) of the way to the weights. It takes twice the memory of the weights, and a copy an epoch.
+
+    Args:
+        epochs: about how many epochs count, at least 2.
+
+    Attributes:
+        mean: the mean of each weight, float32 arrays; None before the end of the first epoch.
+        count: how many epochs have ended.
+
+    Raises:
+        UsageError: `epochs` is below 2.
+
+    Example:
+        >>> model.fit(batches, callbacks=[jobi_tf.AverageWeights(3), jobi_tf.ValidationRanking(graph)], ...)
+
+    Reference: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, UAI 2018.
+    """
+
+    def __init__(self, epochs: int):
+        super().__init__()
+        check_at_least(2, epochs=epochs)
+        self.epochs = epochs
+        self.count = 0
+        self.mean: list[np.ndarray] | None = None
+        self._own: list[np.ndarray] | None = None  # the weights of training, while the model has the mean
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Gives the model the weights of its training."""
+        if self._own is not None:
+            self.model.set_weights(self._own)
+            self._own = None
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Gives the model the mean."""
+        self._own, self.count = self.model.get_weights(), self.count + 1
+        if self.mean is None:
+            self.mean = [np.zeros(x.shape, np.float32) for x in self._own]
+        for mean, own in zip(self.mean, self._own, strict=True):
+            mean += (own.astype(np.float32) - mean) / min(self.count, self.epochs)
+        self.model.set_weights(self.mean)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Gives the model the weights of its training while the block runs."""
+        if self._own is None:
+            yield
+            return
+        self.model.set_weights(self._own)
+        yield
+        self.model.set_weights(self.mean)
 
 
 class StopOnNaN(keras.callbacks.Callback):

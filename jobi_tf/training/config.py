@@ -136,6 +136,9 @@ class TrainConfig(BaseModel):
         "constant", description="learning rate over all epochs: constant, by cosine to 0, or to a hundredth"
     )
     epochs: int = Field(100, ge=1, description="largest number of epochs")
+    average_epochs: int | None = Field(
+        None, ge=2, description="rank and keep the mean of the weights after about so many epochs, the last ones"
+    )
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never rank")
     eval_first: int | None = Field(
         None,
@@ -239,9 +242,10 @@ class TrainConfig(BaseModel):
             where = "with the strategy parameter-server"
             if full:
                 yield "loss", f"another loss than {_FULL} {where}", "a step would need the whole entity table"
-            for name in ("warm_start", "entity_vectors"):
+            reasons = dict.fromkeys(("warm_start", "entity_vectors"), "the servers initialise their rows")
+            for name, reason in (reasons | {"average_epochs": "a mean would need all rows in one process"}).items():
                 if getattr(self, name) is not None:
-                    yield name, f"no {name} {where}", "the servers initialise their rows"
+                    yield name, f"no {name} {where}", reason
             if "tensorboard" in self.model_fields_set and self.tensorboard != "none":
                 reason = "its logs need a step in one process; metrics.csv has the metrics"
                 yield "tensorboard", f"tensorboard none {where}", reason

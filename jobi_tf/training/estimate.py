@@ -34,6 +34,7 @@ class Memory:
         batch: the largest tensors of a step.
         ranking: scores of validation queries, and candidates where they are no copy-free view of the table.
         saving: a copy of the largest table. Steps, rankings and saving alternate in the same memory.
+        average: the mean of the weights, and the weights that training goes on with.
         graph: triples, occurrence tables, known answers and names.
     """
 
@@ -43,12 +44,14 @@ class Memory:
     batch: int
     ranking: int
     saving: int
+    average: int
     graph: int
 
     @property
     def total(self) -> int:
         """The peak, in bytes."""
-        return self.runtime + self.embeddings + self.optimizer + max(self.batch, self.ranking, self.saving) + self.graph
+        kept = self.runtime + self.embeddings + self.optimizer + self.average + self.graph
+        return kept + max(self.batch, self.ranking, self.saving)
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,7 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
         0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
         0 if servers else max(tables.weights),
+        2 * sum(tables.weights) if config.average_epochs else 0,
         _graph(graph),
     )
 

@@ -11,20 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.training.callbacks import ValidationRanking
+from jobi_tf.training.callbacks import AverageWeights, ValidationRanking
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.estimate import Memory, memory
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, damaged
 from jobi_tf.training.storage import save_bare_model, save_model
 from jobi_tf.workers import by_chief_alone, decided_by_chief, number_of_servers
 
 SECONDS_PER_MINUTE = 60
+MEAN = "mean.npz"  # in a checkpoint
 
 
 class KeepBest(keras.callbacks.Callback):
@@ -105,7 +107,7 @@ class Checkpoint(keras.callbacks.Callback):
     def __init__(self, training: "Training", state: Sequence[float] | None = None):
         super().__init__()
         self.folder, self.steps, self.strategy = training.folder, training.steps, training.strategy
-        self._first_step, self.state = training.first_step, state
+        self._first_step, self.state, self.average = training.first_step, state, training.average
         every = training.config.checkpoint_every
         self.minutes = float(every.removesuffix("m")) if every.endswith("m") else None
         self.every = None if self.minutes else int(every)
@@ -163,7 +165,22 @@ class Checkpoint(keras.callbacks.Callback):
             shutil.rmtree(folder)
 
     def _save_weights(self, folder: Path) -> None:
-        save_model(self.model, folder / "model.keras")
+        if self.average is None:
+            save_model(self.model, folder / "model.keras")
+            return
+        with self.average.paused():
+            save_model(self.model, folder / "model.keras")
+        np.savez(folder / MEAN, *self.average.mean or ())
+
+
+def read_mean(checkpoint: Path) -> list[np.ndarray]:
+    """Reads the mean of the weights that a checkpoint has, for `AverageWeights`.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    with damaged("the mean of the weights of a run", checkpoint / MEAN), np.load(checkpoint / MEAN) as arrays:
+        return list(arrays.values())
 
 
 @dataclass(frozen=True)
@@ -181,6 +198,7 @@ class Training:
         first_step: steps of the first epoch that were done before.
         ranking: the callback that ranks the validation triples; None if they are never ranked.
         best: the callback that keeps the best epoch.
+        average: the callback that averages the weights, if any.
     """
 
     folder: RunFolder
@@ -193,6 +211,7 @@ class Training:
     first_step: int
     ranking: ValidationRanking | None
     best: KeepBest
+    average: AverageWeights | None = None
 
     @property
     def strategy(self) -> tf.distribute.Strategy:

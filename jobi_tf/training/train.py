@@ -19,12 +19,12 @@ from jobi_tf.training.assembly import (
     epoch,
     steps_per_execution,
 )
-from jobi_tf.training.callbacks import StopOnNaN, Throughput, ValidationRanking
+from jobi_tf.training.callbacks import AverageWeights, StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import AUTO, TrainConfig, with_recipe
 from jobi_tf.training.devices import training_strategy, with_servers, workers_needed
 from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
-from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training
+from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, read_mean
 from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import load_model, read_weights, save_bare_model
@@ -187,13 +187,18 @@ def _fit(
     ranking = None
     if config.eval_every:
         ranking = ValidationRanking(graph, config.eval_every, config.epochs, config.eval_first)
+    average = None
+    if config.average_epochs:
+        average = AverageWeights(config.average_epochs)
+        if state["epoch"]:
+            average.count, average.mean = state["epoch"], read_mean(folder.checkpoints()[-1])
     training = Training(
-        folder, config, graph, model, *epoch(config, graph), state["epoch"], state["step"], ranking, best
+        folder, config, graph, model, *epoch(config, graph), state["epoch"], state["step"], ranking, best, average
     )
     every: list[keras.callbacks.Callback] = [
         StopOnNaN(),
         Throughput(training.triples / training.steps),
-        *([ranking] if ranking else []),
+        *(x for x in (average, ranking) if x),
         *(callbacks(training) if callable(callbacks) else callbacks),
         best,
     ]

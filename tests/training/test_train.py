@@ -114,6 +114,33 @@ def test_a_table_of_16_bits_is_one_of_32_in_the_run(tmp_path):
     assert evaluate(whole, split="valid").metrics()["mrr"] == pytest.approx(ranked["val_mrr"], rel=1e-3)
 
 
+class Weights(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.begins, self.ends = [], []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.begins.append(self.model.get_weights()[0])
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.ends.append(self.model.get_weights()[0])
+
+
+def test_epochs_end_with_the_mean_of_the_last_ones_and_training_is_the_same(run, tmp_path):
+    settings, seen = {"learning_rate": 0.05, "average_epochs": 2}, Weights()
+    whole = train(tmp_path / "whole", **settings, callbacks=[seen])
+    last = "checkpoints/epoch-000006/model.keras"
+    mean, after = seen.begins[1], [*seen.begins[1:], weights(whole.path / last)[0]]
+    for end, own in zip(seen.ends, after, strict=True):
+        np.testing.assert_allclose(end, mean := (mean + own) / 2, atol=1e-6)
+    for x, y in zip(weights(whole.path / last), weights(run.path / last), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert evaluate(whole, split="valid").metrics()["hits@10"] == max(x.get("val_hits@10", 0) for x in rows(whole.path))
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", **settings, callbacks=[Interrupt("within an epoch", 3)])
+    jobi_tf.resume(tmp_path / "run")
+    assert_same_run(whole.path, tmp_path / "run")
+
+
 def test_resuming_a_finished_run_changes_nothing(run):
     before = (run.path / "metrics.jsonl").read_bytes()
     np.testing.assert_array_equal(jobi_tf.resume(run.path).model.entities.table, run.model.entities.table)
