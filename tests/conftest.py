@@ -13,8 +13,6 @@ from jobi_tf.cli.main import cli
 from jobi_tf.training.config import TrainConfig
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# XLA compiles hundreds of small functions that run a few times: LLVM need not optimize them.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # In the background of a shell, which processes that tests start and interrupt would inherit.
