@@ -14,9 +14,10 @@ from jobi_tf.training.config import TrainConfig
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # In the background of a shell, which processes that tests start and interrupt would inherit.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        # In the background of a shell, or by nohup; processes that tests start and interrupt would inherit it.
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 # Logs for TensorBoard take two seconds a run; tests of them set `tensorboard`.
