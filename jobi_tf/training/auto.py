@@ -362,6 +362,7 @@ def _trial(config: TrainConfig, path: Path) -> TrainConfig:
         eval_every=1,
         eval_first=1,
         monitor="mrr",
+        average_epochs=None,  # a mean says little after the first epochs
         schedule="constant",
         tensorboard="none",
         checkpoint_every="10000",

@@ -81,8 +81,8 @@ class AverageWeights(keras.callbacks.Callback):
     """Puts the mean of the weights after the last epochs into the model at the end of each epoch.
 
     Callbacks that follow in the list, such as `ValidationRanking`, see the mean, and the model keeps it after `fit`.
-    The next epoch goes on with the weights before: training itself is the same. After epoch k the mean moves
-    1 / min(k, `epochs`) of the way to the weights. It takes twice the memory of the weights, and a copy an epoch.
+    The next epoch continues from the weights that training had reached, so training itself does not change. After epoch
+    k the mean moves 1 / min(k, `epochs`) of the way to the weights. Both are kept in memory beside the model.
 
     Args:
         epochs: about how many epochs count, at least 2.

@@ -137,7 +137,9 @@ class TrainConfig(BaseModel):
     )
     epochs: int = Field(100, ge=1, description="largest number of epochs")
     average_epochs: int | None = Field(
-        None, ge=2, description="rank and keep the mean of the weights after about so many epochs, the last ones"
+        None,
+        ge=2,
+        description="rank and keep the mean of the weights over about the last N epochs, not the last weights",
     )
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never rank")
     eval_first: int | None = Field(
@@ -216,6 +218,8 @@ class TrainConfig(BaseModel):
             yield ("adversarial_temperature",), "only the loss logistic weighs negatives"
         if self.loss == "margin":
             yield ("label_smoothing",), "the loss margin has no target to smooth"
+        if self.strategy == "parameter-server":
+            yield ("average_epochs",), "weights on parameter servers are not averaged"
         if not self.joint:
             yield ("alpha", "n3_pair", "pair_entities"), "joint is False, so there is no pair head"
         if not self.eval_every:
@@ -242,10 +246,9 @@ class TrainConfig(BaseModel):
             where = "with the strategy parameter-server"
             if full:
                 yield "loss", f"another loss than {_FULL} {where}", "a step would need the whole entity table"
-            reasons = dict.fromkeys(("warm_start", "entity_vectors"), "the servers initialise their rows")
-            for name, reason in (reasons | {"average_epochs": "a mean would need all rows in one process"}).items():
+            for name in ("warm_start", "entity_vectors"):
                 if getattr(self, name) is not None:
-                    yield name, f"no {name} {where}", reason
+                    yield name, f"no {name} {where}", "the servers initialise their rows"
             if "tensorboard" in self.model_fields_set and self.tensorboard != "none":
                 reason = "its logs need a step in one process; metrics.csv has the metrics"
                 yield "tensorboard", f"tensorboard none {where}", reason

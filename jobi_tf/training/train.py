@@ -79,9 +79,8 @@ def train(
         from jobi_tf.training.auto import train_auto  # which imports this module
 
         return train_auto(config, graph, callbacks)
-    config = with_recipe(config)
+    config = with_recipe(with_servers(config))  # in this order, since servers leave settings of a recipe without effect
     config.check()
-    config = with_servers(config)
     if graph is None:
         graph = config.load_graph()
     return train_as_configured(config, graph, callbacks)

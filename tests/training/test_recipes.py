@@ -28,6 +28,13 @@ def test_every_recipe_can_train_a_graph(name):
     completed(settings, GRAPH)
 
 
+def test_a_recipe_leaves_out_the_mean_of_the_weights_with_servers():
+    settings = {"strategy": "parameter-server", "tensorboard": "none"}
+    config(recipe="fast", **settings).check()
+    with pytest.raises(UsageError, match="average_epochs 4 has no effect"):
+        config(average_epochs=4, **settings).check()
+
+
 def test_given_settings_win_over_the_recipe():
     strong = Recipe.read("strong").settings
     assert config(recipe="strong", dim=7).dim == 7
