@@ -79,7 +79,10 @@ def train(
         from jobi_tf.training.auto import train_auto  # which imports this module
 
         return train_auto(config, graph, callbacks)
-    config = with_recipe(with_servers(config))  # in this order, since servers leave settings of a recipe without effect
+    with_recipe(config).check()
+    config = with_recipe(
+        with_servers(config)
+    )  # on servers some settings of a recipe have no effect, and others are wrong
     config.check()
     if graph is None:
         graph = config.load_graph()
