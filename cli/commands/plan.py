@@ -93,6 +93,9 @@ def _print_plan(result: "Plan") -> None:
     print_table(("step", ""), rows)
     if result.epoch_seconds is not None:
         click.echo(f"\nepoch    {result.steps:,} steps, about {duration(result.epoch_seconds)}")
-    click.echo(f"strategy {result.strategy}, --optimizer {config.optimizer} --table-dtype {config.table_dtype}")
+    click.echo(
+        f"strategy {result.strategy}, --optimizer {config.optimizer} --table-dtype {config.table_dtype} "
+        f"--average-epochs {config.average_epochs}"
+    )
     for sentence in result.advice:
         click.echo(f"         {sentence}")

@@ -164,6 +164,7 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     entities = graph.num_entities * width
     others = "networks and relations" if model.heads[0].net else "relations"
     ranked = f"ranked every {config.eval_every}, patience {config.patience}" if config.eval_every else "never ranked"
+    mean = f"; mean of the last {config.average_epochs}" if training.average else ""
     done = f"; {training.done} done" if training.done else ""
     return [
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
@@ -172,7 +173,7 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
         ("", f"{parameters:,} parameters: entities {entities:,}, {others} {parameters - entities:,}"),
         ("training", f"batches of {config.batch_size:,}; {_negatives(config)}"),
         ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
-        ("epochs", f"at most {config.epochs}, of {training.steps:,} steps; {ranked}{done}"),
+        ("epochs", f"at most {config.epochs}, of {training.steps:,} steps; {ranked}{mean}{done}"),
         ("devices", _devices(training)),
         ("memory", _memory(training.memory)),
         ("run", str(training.folder.path)),

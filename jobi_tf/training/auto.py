@@ -243,6 +243,7 @@ def _pool(look: Look) -> Iterator[Settings]:
         penalties = [(0.3, 0.0), *penalties]
     full = [strong | {"model": model, "dim": DIM, "n3": x, "relation_prediction": y} for x, y in penalties]
     adagrad = {"model": "complex", "dim": DIM, "joint": True, "p": 0.3, "optimizer": "adagrad", "learning_rate": 0.1}
+    adagrad["average_epochs"] = 1  # its learning rate falls to 0
     yield full[0]
     if look.triples_per_entity < SPARSE and look.triples_per_relation > RESCAL_TRIPLES:
         rescal = {"model": "rescal", "dim": RESCAL_DIM, "dura": 0.2, "learning_rate": 0.1}
@@ -362,7 +363,7 @@ def _trial(config: TrainConfig, path: Path) -> TrainConfig:
         eval_every=1,
         eval_first=1,
         monitor="mrr",
-        average_epochs=None,  # a mean says little after the first epochs
+        average_epochs=1,  # a mean says little after the first epochs
         schedule="constant",
         tensorboard="none",
         checkpoint_every="10000",

@@ -136,10 +136,8 @@ class TrainConfig(BaseModel):
         "constant", description="learning rate over all epochs: constant, by cosine to 0, or to a hundredth"
     )
     epochs: int = Field(100, ge=1, description="largest number of epochs")
-    average_epochs: int | None = Field(
-        None,
-        ge=2,
-        description="rank and keep the mean of the weights over about the last N epochs, not the last weights",
+    average_epochs: int = Field(
+        4, ge=1, description="rank and keep the mean of the weights over about the last N epochs; 1: the last weights"
     )
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never rank")
     eval_first: int | None = Field(
@@ -148,7 +146,7 @@ class TrainConfig(BaseModel):
         description="epoch of the first ranking, from which the others are counted (default: like the others)",
     )
     monitor: Literal["mrr", "hits@1", "hits@3", "hits@10"] = Field(
-        "hits@10", description="validation metric by which the best epoch is kept"
+        "mrr", description="validation metric by which the best epoch is kept"
     )
     patience: int = Field(2, ge=1, description="rankings without a better result after which training stops")
     warm_start: str | None = Field(None, description="run whose embeddings to begin with, by name; others are new")

@@ -113,7 +113,7 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
         0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
         0 if servers else max(tables.weights),
-        2 * sum(tables.weights) if config.average_epochs else 0,
+        2 * sum(tables.weights) if config.average_epochs > 1 and not servers else 0,
         _graph(graph),
     )
 
@@ -192,8 +192,8 @@ def check_memory(config: TrainConfig, graph: Graph, servers: int = 0) -> None:
         advice = "a smaller batch_size or dim, pair_entities, or the loss softmax with sampled negatives"
     else:
         advice = (
-            "table_dtype bfloat16 (half the memory of the tables), the optimizer row-adagrad (a third of Adam's), a "
-            "smaller dim, or a smaller batch_size"
+            "average_epochs 1 (no mean of the weights), table_dtype bfloat16 (half the memory of the tables), the "
+            "optimizer row-adagrad (a third of Adam's), a smaller dim, or a smaller batch_size"
         )
     raise UsageError(
         f"expected a training that fits into the {available / 2**30:.1f} GB of memory that are available, got an "

@@ -101,9 +101,10 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
     if needed.total <= available:
         return strategy, {}, [f"{config.optimizer} fits into the {gigabytes} of {where}."]
     advice = [f"{config.optimizer} takes {needed.total / 2**30:.1f} GB, more than the {gigabytes} of {where}."]
-    half = {} if scorers.get(config.model).distance else {"table_dtype": "bfloat16"}
-    rows = {"optimizer": "row-adagrad"}
-    for changes in (half, rows, half | rows) if half else (rows,):
+    half: dict[str, Any] = {} if scorers.get(config.model).distance else {"table_dtype": "bfloat16"}
+    last: dict[str, Any] = {"average_epochs": 1}
+    rows: dict[str, Any] = {"optimizer": "row-adagrad"}
+    for changes in (last, last | half, last | rows, last | half | rows):
         smaller = config.replace(**changes)
         if smaller == config:
             continue

@@ -83,7 +83,10 @@ class RunFolder:
         if not self.config.is_file():
             raise DataError(f"expected the folder of a run, found no config.yaml in {self.path}")
         try:
-            return TrainConfig.create(read_settings(self.config), str(self.config))
+            settings = read_settings(self.config)
+            if settings.get("average_epochs") is None and settings.get("strategy") != "parameter-server":
+                settings["average_epochs"] = 1  # of a run that is older than this setting
+            return TrainConfig.create(settings, str(self.config))
         except UsageError as error:
             raise DataError(str(error)) from None
 

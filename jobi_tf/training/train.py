@@ -80,9 +80,8 @@ def train(
 
         return train_auto(config, graph, callbacks)
     with_recipe(config).check()
-    config = with_recipe(
-        with_servers(config)
-    )  # on servers some settings of a recipe have no effect, and others are wrong
+    # Again, since on servers some settings of a recipe have no effect, and others are wrong.
+    config = with_recipe(with_servers(config))
     config.check()
     if graph is None:
         graph = config.load_graph()
@@ -190,7 +189,7 @@ def _fit(
     if config.eval_every:
         ranking = ValidationRanking(graph, config.eval_every, config.epochs, config.eval_first)
     average = None
-    if config.average_epochs:
+    if config.average_epochs > 1 and not by_servers:
         average = AverageWeights(config.average_epochs)
         if state["epoch"]:
             average.count, average.mean = state["epoch"], read_mean(folder.checkpoints()[-1])

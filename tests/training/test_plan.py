@@ -58,6 +58,8 @@ def test_a_step_touches_the_distinct_rows_of_a_batch():
 def test_the_strategy_follows_from_the_memory():
     enough, less, little = planned(16 * 2**30), planned(5 * 2**30), planned(2**30)
     assert (enough.strategy, enough.settings.optimizer) == ("one", "adam")
+    last = planned(enough.memory.total - 1).settings
+    assert (last.average_epochs, last.optimizer, last.table_dtype) == (1, "adam", "float32")
     assert (less.strategy, less.settings.optimizer, less.settings.table_dtype) == ("one", "adam", "bfloat16")
     assert less.memory.total <= 5 * 2**30 < enough.memory.total
     rows, both = planned(2.9 * 2**30, dim=25), planned(3.5 * 2**30)

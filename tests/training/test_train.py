@@ -110,7 +110,7 @@ def test_a_table_of_16_bits_is_one_of_32_in_the_run(tmp_path):
     assert_same_run(whole.path, tmp_path / "run")
     assert keras.saving.load_model(whole.path / "model.keras").entities.table.dtype == "bfloat16"
     assert whole.model.entities.table.dtype == "float32"
-    ranked = best_row(rows(whole.path), "hits@10")
+    ranked = best_row(rows(whole.path), "mrr")
     assert evaluate(whole, split="valid").metrics()["mrr"] == pytest.approx(ranked["val_mrr"], rel=1e-3)
 
 
@@ -134,11 +134,21 @@ def test_epochs_end_with_the_mean_of_the_last_ones_and_training_is_the_same(run,
         np.testing.assert_allclose(end, mean := (mean + own) / 2, atol=1e-6)
     for x, y in zip(weights(whole.path / last), weights(run.path / last), strict=True):
         np.testing.assert_array_equal(x, y)
-    assert evaluate(whole, split="valid").metrics()["hits@10"] == max(x.get("val_hits@10", 0) for x in rows(whole.path))
+    assert evaluate(whole, split="valid").metrics()["mrr"] == max(x.get("val_mrr", 0) for x in rows(whole.path))
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "run", **settings, callbacks=[Interrupt("within an epoch", 3)])
     jobi_tf.resume(tmp_path / "run")
     assert_same_run(whole.path, tmp_path / "run")
+
+
+def test_a_run_that_is_older_than_the_mean_has_none(tmp_path):
+    train(tmp_path / "run", epochs=1, average_epochs=1)
+    config = tmp_path / "run" / "config.yaml"
+    for older in ("average_epochs: null\n", ""):
+        config.write_text(config.read_text().replace("average_epochs: 1\n", older))
+        assert jobi_tf.load_run(tmp_path / "run").config.average_epochs == 1
+        config.write_text(config.read_text().replace("average_epochs: null\n", "average_epochs: 1\n"))
+    assert len(jobi_tf.resume(tmp_path / "run", epochs=2).history) == 2
 
 
 def test_resuming_a_finished_run_changes_nothing(run):
@@ -148,9 +158,9 @@ def test_resuming_a_finished_run_changes_nothing(run):
 
 
 def test_the_run_has_its_best_weights(run):
-    ranked = {row["epoch"]: row["val_hits@10"] for row in rows(run.path) if "val_hits@10" in row}
+    ranked = {row["epoch"]: row["val_mrr"] for row in rows(run.path) if "val_mrr" in row}
     assert len(set(ranked.values())) > 1
-    assert evaluate(run, split="valid").metrics()["hits@10"] == max(ranked.values())
+    assert evaluate(run, split="valid").metrics()["mrr"] == max(ranked.values())
 
 
 def test_the_best_is_kept_and_training_stops_after_patience(tmp_path):
@@ -175,12 +185,12 @@ def test_the_best_is_kept_and_training_stops_after_patience(tmp_path):
 
 
 def test_another_metric_can_choose_the_epoch(tmp_path):
-    other = train(tmp_path / "run", eval_every=1, monitor="mrr", learning_rate=0.05)
-    ranked = [(row["epoch"], row["val_mrr"], row["val_hits@10"]) for row in rows(other.path)]
+    other = train(tmp_path / "run", eval_every=1, monitor="hits@10", learning_rate=0.05, average_epochs=1)
+    ranked = [(row["epoch"], row["val_hits@10"], row["val_mrr"]) for row in rows(other.path)]
     epoch, best, _ = max(ranked, key=lambda row: row[1])
     assert epoch != max(ranked, key=lambda row: row[2])[0]  # or it would not be told apart
-    assert evaluate(other, split="valid").metrics()["mrr"] == best
-    assert best_row(rows(other.path), "mrr")["epoch"] == epoch
+    assert evaluate(other, split="valid").metrics()["hits@10"] == best
+    assert best_row(rows(other.path), "hits@10")["epoch"] == epoch
 
 
 def test_training_stops_early_and_stays_stopped(tmp_path):
@@ -199,7 +209,7 @@ def test_the_first_ranking_may_come_earlier(tmp_path):
 
 def test_without_ranking_and_without_the_pair_head(tmp_path):
     graph = random_graph(valid=0)
-    run = train(tmp_path / "run", graph, eval_every=0, epochs=2, joint=False)
+    run = train(tmp_path / "run", graph, eval_every=0, epochs=2, joint=False, average_epochs=1)
     for row in rows(run.path):
         assert row.keys() == {"epoch", "loss", "triple_loss", "pair_loss"} | RATES
         assert row["loss"] == row["triple_loss"]
