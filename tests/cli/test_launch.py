@@ -133,7 +133,7 @@ WIDE = ("-q", "--dataset", "umls", "--dim", 64, "--negatives-mode", "shared-by-s
 
 def test_servers_train_as_one_process_and_others_go_on(umls, call, tmp_path):
     one, several = tmp_path / "one", tmp_path / "several"
-    call("train", *WIDE, "--epochs", 2, "--eval-every", 1, "--run-dir", one)
+    call("train", *WIDE, "--epochs", 2, "--average-epochs", 1, "--eval-every", 1, "--run-dir", one)
     # The updates of a single worker have an order.
     launch(*WIDE, "--epochs", 2, "--eval-every", 1, "--run-dir", several, workers=1, servers=2)
     for a, b in zip(rows(one), rows(several), strict=True):

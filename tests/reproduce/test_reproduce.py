@@ -93,7 +93,7 @@ def test_how_far_the_runs_are(made):
     for place, row in enumerate(("plain", "JoBi"), 1):
         begins = rf"first \[{place}/3\] towns: {row}, seed 0: "
         for epoch, left in ((1, r", left ≤ \d.*"), (2, "")):
-            value = r"validation Hits@10 0\.\d{4}"
+            value = r"validation MRR 0\.\d{4}"
             assert re.search(rf"^{begins}epoch {epoch}/2, {value}{left}$", words, re.MULTILINE)
         assert re.search(rf"^{begins}test MRR .*; [012] left", words, re.MULTILINE)
     assert "; 0 left\n" in words
