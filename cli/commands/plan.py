@@ -93,9 +93,7 @@ def _print_plan(result: "Plan") -> None:
     print_table(("step", ""), rows)
     if result.epoch_seconds is not None:
         click.echo(f"\nepoch    {result.steps:,} steps, about {duration(result.epoch_seconds)}")
-    click.echo(
-        f"strategy {result.strategy}, --optimizer {config.optimizer} --table-dtype {config.table_dtype} "
-        f"--average-epochs {config.average_epochs}"
-    )
+    mean = " --average-epochs 1" if config.average_epochs == 1 else ""  # servers refuse another number
+    click.echo(f"strategy {result.strategy}, --optimizer {config.optimizer} --table-dtype {config.table_dtype}{mean}")
     for sentence in result.advice:
         click.echo(f"         {sentence}")
