@@ -15,11 +15,10 @@ from typing import Any
 from benchmarks.results import Figure, Line, Measured
 
 WORKER = Path(__file__).with_name("worker.py")
-# As `jobi-tf train` sets the allocator: freed memory is kept for the next step.
+# As `jobi-tf train` sets the allocator.
 KEEP_MEMORY = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20),
-    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+    "GLIBC_TUNABLES": "glibc.malloc.arena_max=1:glibc.malloc.mmap_threshold=33554432:"
+    f"glibc.malloc.trim_threshold={2**31 - 1}:glibc.malloc.hugetlb=1"
 }
 KEEPS_MEMORY = {"train", "quality", "epochs"}
 

@@ -16,6 +16,8 @@ import cloup
 import jobi_tf
 from jobi_tf.errors import UsageError, explain
 
+from .start import keep_memory
+
 COMMANDS = {
     "train": "Train a model, or resume a run.",
     "launch": "Train by several processes on this machine.",
@@ -38,6 +40,7 @@ COMMANDS = {
     "export": "Export a run as a SavedModel that is queried by name.",
     "serve": "Serve an export by REST and gRPC.",
 }
+TRAINING = {"train", "plan", "search", "reproduce"}  # `launch` starts processes that run `train`
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -114,6 +117,8 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Runs `jobi-tf`."""
+    if TRAINING.intersection(sys.argv[1:2]):
+        keep_memory()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may not fit a terminal's encoding

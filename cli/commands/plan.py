@@ -11,7 +11,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.training.config import TrainConfig
 
 from ..options import COUNT, POSITIVE, Command, given, json_option, settings_options
-from ..start import keep_memory, start_tensorflow
+from ..start import start_tensorflow
 
 if TYPE_CHECKING:
     from jobi_tf.training.plan import Plan
@@ -58,7 +58,6 @@ def plan(
     if known == all(sizes) or known == any(sizes):
         raise UsageError("expected --dataset, or --entities, --relations and --triples")
     config = TrainConfig.create({"dataset": "plan"} | settings)
-    keep_memory()
     start_tensorflow()
     from jobi_tf.training.plan import graph_of_size
     from jobi_tf.training.plan import plan as make_plan

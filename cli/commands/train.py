@@ -15,7 +15,7 @@ from jobi_tf.training.config import TrainConfig, read_settings
 
 from ..main import Interruption
 from ..options import FILE, FOLDER, GROUPS, Command, given, parse_assignments, settings_options
-from ..start import keep_memory, start_tensorflow
+from ..start import start_tensorflow
 
 if TYPE_CHECKING:
     from jobi_tf.training.estimate import Memory
@@ -56,7 +56,6 @@ def train(
         raise UsageError("expected --dataset with a name (see `jobi-tf data list`), a folder or a file")
     if resume is not None and settings.pop("run_dir", None) is not None:
         raise UsageError("--resume writes to the folder of its run: remove --run-dir")
-    keep_memory()
     start_tensorflow()
     import jobi_tf
 

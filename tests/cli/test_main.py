@@ -139,3 +139,19 @@ def test_assignments():
     for texts, value in ((["joint"], "'joint'"), (["p=["], r"p=.*\["), (["p=1", "p=2"], "p=")):
         with pytest.raises(UsageError, match=value):
             parse_assignments(texts)
+
+
+@pytest.mark.parametrize("given", [None, "glibc.malloc.check=0"])
+def test_training_starts_again_with_large_pages(tmp_path, monkeypatch, given):
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if given:
+        monkeypatch.setenv("GLIBC_TUNABLES", given)
+    code = "import os; from jobi_tf.cli import main; print(os.environ.get('GLIBC_TUNABLES'), flush=True); main.main()"
+    command = [sys.executable, "-c", code, "train", "--epochs", "0"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "--epochs" in done.stderr
+    first, *again = done.stdout.splitlines()
+    assert first == str(given)
+    assert bool(again) == (given is None)
+    assert all("hugetlb=1" in line for line in again)
