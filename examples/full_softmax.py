@@ -11,6 +11,5 @@ model.fit(
     jobi_tf.query_batches(graph, batch_size=100, joint=False),
     steps_per_epoch=jobi_tf.steps_per_epoch(graph, 100, queries=True),
     epochs=5,
-    shuffle=False,
 )
 print(jobi_tf.evaluate(model, graph))

@@ -25,6 +25,5 @@ model.fit(
     jobi_tf.training_batches(graph, batch_size=100),
     steps_per_epoch=jobi_tf.steps_per_epoch(graph, 100),
     epochs=3,
-    shuffle=False,
 )
 print(jobi_tf.evaluate(model, graph))

@@ -18,7 +18,6 @@ model.fit(
         jobi_tf.ValidationRanking(graph, every=5),
         keras.callbacks.EarlyStopping("val_mrr", mode="max", patience=2),
     ],
-    shuffle=False,
 )
 print(jobi_tf.evaluate(model, graph, split="test"))
 model.save("world.keras")  # keras.saving.load_model opens it

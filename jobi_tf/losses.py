@@ -1,5 +1,6 @@
 """Losses of the two heads. With sampled negatives the pair head uses `keras.losses.BinaryCrossentropy`."""
 
+import inspect
 from typing import Any
 
 import keras
@@ -8,8 +9,19 @@ import tensorflow as tf
 from jobi_tf.compiled import compiled
 
 
+class _Loss(keras.losses.Loss):
+    """A loss that keeps each argument of its constructor in an attribute of the same name."""
+
+    of_queries = False  # labels are those of `training_batches`, not of `query_batches`
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        names = [*inspect.signature(type(self)).parameters][:-1]  # without `kwargs`
+        return super().get_config() | {name: getattr(self, name) for name in names}
+
+
 @keras.saving.register_keras_serializable("jobi_tf")
-class SampledSoftmax(keras.losses.Loss):
+class SampledSoftmax(_Loss):
     """Negative log-likelihood of the positive under a softmax over it and its negatives.
 
     Labels are 1 for the positive, 0 for a negative and -1 for an entry to leave out; exactly one entry of a row is 1.
@@ -22,8 +34,6 @@ class SampledSoftmax(keras.losses.Loss):
     Example:
         >>> SampledSoftmax()([[1, 0, 0]], [[0.0, 0.0, 0.0]])   # ln 3
     """
-
-    of_queries = False  # labels are those of `training_batches`, not of `query_batches`
 
     def __init__(self, label_smoothing: float = 0.0, name: str = "sampled_softmax", **kwargs: Any):
         super().__init__(name=name, **kwargs)
@@ -40,13 +50,9 @@ class SampledSoftmax(keras.losses.Loss):
             target = (1 - self.label_smoothing) * target + self.label_smoothing * mean
         return tf.reduce_logsumexp(logits, -1) - target
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return super().get_config() | {"label_smoothing": self.label_smoothing}
-
 
 @keras.saving.register_keras_serializable("jobi_tf")
-class SampledLogistic(keras.losses.Loss):
+class SampledLogistic(_Loss):
     """Binary cross-entropy of the positive, and that of its negatives in the mean.
 
     A triple is true with probability sigmoid(margin + score). The negatives of a row have weights that add up to 1;
@@ -60,8 +66,6 @@ class SampledLogistic(keras.losses.Loss):
         label_smoothing: share of each target that goes to one half, in [0, 1).
         **kwargs: as for `keras.losses.Loss`.
     """
-
-    of_queries = False
 
     def __init__(
         self,
@@ -90,14 +94,9 @@ class SampledLogistic(keras.losses.Loss):
         weights = tf.where(negative, weights, 0)
         return tf.reduce_sum(tf.where(labels > 0, losses, 0) + weights * tf.where(negative, losses, 0), -1)
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        names = ("margin", "adversarial_temperature", "label_smoothing")
-        return super().get_config() | {name: getattr(self, name) for name in names}
-
 
 @keras.saving.register_keras_serializable("jobi_tf")
-class SampledMargin(keras.losses.Loss):
+class SampledMargin(_Loss):
     """How far the positive fails to be a margin above its negatives, in the mean over these (Bordes et al. 2013).
 
     Labels are those of `SampledSoftmax`.
@@ -106,8 +105,6 @@ class SampledMargin(keras.losses.Loss):
         margin: how much greater the score of a positive should be than that of a negative.
         **kwargs: as for `keras.losses.Loss`.
     """
-
-    of_queries = False
 
     def __init__(self, margin: float = 1.0, name: str = "sampled_margin", **kwargs: Any):
         super().__init__(name=name, **kwargs)
@@ -120,13 +117,9 @@ class SampledMargin(keras.losses.Loss):
         positive = tf.reduce_sum(tf.where(labels > 0, scores, 0), -1, keepdims=True)
         return _mean(tf.nn.relu(self.margin - positive + scores), tf.equal(labels, 0))
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return super().get_config() | {"margin": self.margin}
-
 
 @keras.saving.register_keras_serializable("jobi_tf")
-class FullSoftmax(keras.losses.Loss):
+class FullSoftmax(_Loss):
     """Negative log-likelihood of answers under a softmax over all entities, in the mean over a query's answers.
 
     Labels are the answers themselves, by their ids, filled up with -1: [B, m]; a row has one at least.
@@ -169,10 +162,6 @@ class FullSoftmax(keras.losses.Loss):
 
         return loss(tf.convert_to_tensor(y_pred))
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return super().get_config() | {"label_smoothing": self.label_smoothing}
-
 
 @compiled
 def _logarithm_of_sum(logits: tf.Tensor) -> tf.Tensor:
@@ -187,7 +176,7 @@ def _softmax_gradient(logits: tf.Tensor, logarithm: tf.Tensor, upstream: tf.Tens
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
-class PairCrossentropy(keras.losses.Loss):
+class PairCrossentropy(_Loss):
     """Binary cross-entropy of the pair head's scores, in the mean over the entries of a row.
 
     It is `keras.losses.BinaryCrossentropy(from_logits=True)` in one pass over memory, and with a margin.
@@ -211,10 +200,6 @@ class PairCrossentropy(keras.losses.Loss):
             return _crossentropy(*arguments), lambda upstream: _crossentropy_gradient(upstream, *arguments)
 
         return loss(tf.convert_to_tensor(y_pred))
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return super().get_config() | {"margin": self.margin}
 
 
 @compiled

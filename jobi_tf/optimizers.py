@@ -36,7 +36,8 @@ class _Sparse:
     """What optimizers for sparse gradients share. Slots are their state for a variable, such as the moments of Adam.
 
     A subclass has the formula: `slot_changes` takes the gradients, the settings and the old slots, and returns what is
-    added to these; `step` takes the new slots instead, and returns what is added to the variable.
+    added to these; `step` takes the new slots instead, and returns what is added to the variable; `_settings` returns
+    the settings, which are the numbers of the formula for the current step.
     """
 
     sparse = True  # handles gradients that are `tf.IndexedSlices`
@@ -45,15 +46,12 @@ class _Sparse:
     slots: list[list[keras.Variable]]
     slot_changes: Callable[..., tuple[tf.Tensor, ...]]
     step: Callable[..., tf.Tensor]
+    _settings: Callable[..., Settings]
 
     def __init__(self, *args: Any, **kwargs: Any):
         if refused := sorted(key for key, value in kwargs.items() if value and key in _DENSE):
             raise ValueError(f"expected only options that act on touched rows, got {', '.join(refused)}")
         super().__init__(*args, **kwargs)
-
-    def _settings(self, learning_rate: Any, dtype: str) -> Settings:
-        """Returns the numbers of the formula for the current step."""
-        raise NotImplementedError
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
         """Applies one gradient, dense or `tf.IndexedSlices`, to one variable."""

@@ -27,7 +27,7 @@ def main(form: str, count: int) -> None:
         with strategy.scope():
             both = compiled(optimizer(), form, **options)
         start = one.entities.table.numpy().astype(float)
-        steps = {"steps_per_epoch": 20, "verbose": 0, "shuffle": False}
+        steps = {"steps_per_epoch": 20, "verbose": 0}
         # Devices share a batch equally, shared negatives by whole chunks.
         stream = batches(form, batch_size=40, **({"chunk": 5} if form.startswith("shared") else {}))
         losses = [model.fit(stream, **steps).history["loss"][0] for model in (one, both)]
@@ -46,4 +46,10 @@ def main(form: str, count: int) -> None:
         odd.fit(batches(batch_size=25), steps_per_epoch=1, verbose=0)
     except UsageError as error:
         found["odd"] = str(error)
+    try:
+        with strategy.scope():
+            whole = compiled(compile_options={"jit_compile": True})
+        whole.fit(batches(batch_size=20), steps_per_epoch=1, verbose=0)
+    except UsageError as error:
+        found["jit"] = str(error)
     print(json.dumps(found))

@@ -56,8 +56,9 @@ def steps_per_epoch(
     """
     check_is_graph(graph)
     if queries:
-        count = number_of_queries(graph, split, answers_per_query or ANSWERS_PER_QUERY)
-        return _full_batches(count, batch_size, f"{split} queries")
+        most = ANSWERS_PER_QUERY if answers_per_query is None else answers_per_query
+        check_at_least(1, answers_per_query=most)
+        return _full_batches(number_of_queries(graph, split, most), batch_size, f"{split} queries")
     if answers_per_query is not None:
         raise UsageError(f"expected no answers_per_query without queries, got {answers_per_query}")
     return _full_batches(len(graph.split(split)), batch_size, f"{split} triples")

@@ -255,6 +255,8 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
         triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
         if any(relation is None for _, relation, _ in triples):
             raise DataError(f"expected an attribute `relation` of each edge in {split}, got an edge without it")
+    elif isinstance(triples, str | Path | Graph) or not hasattr(triples, "__iter__"):
+        raise DataError(f"expected triples of names in {split}, got {triples!r}; jobi_tf.load_graph reads files")
     rows = triples.to_numpy() if hasattr(triples, "to_numpy") else np.array([*triples], object)
     if not len(rows):
         return [[], [], []]

@@ -97,6 +97,10 @@ class ByName:
     graph: Graph
     model: Any
 
+    def __repr__(self) -> str:
+        """Returns the kind and the graph in one line."""
+        return f"<{type(self).__name__} of {self.graph!r}>"
+
     @cached_property
     def occurrences(self) -> Occurrences:
         """The entities that occur with each relation in training."""

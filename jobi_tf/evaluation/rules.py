@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from jobi_tf.data.graph import Graph
+from jobi_tf.data.graph import Graph, check_is_graph
 from jobi_tf.errors import UsageError, check_at_least
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.edges import Edges, incidence
@@ -79,6 +79,7 @@ class RuleModel(ByName, NumpyModel):
         for name, value in (("minutes", minutes), ("min_confidence", min_confidence)):
             if not value > 0:
                 raise UsageError(f"expected {name} to be above 0, got {value}")
+        check_is_graph(graph)
         super().__init__(graph, self._scores)
         self.graph, self.min_confidence, self.complete = graph, min_confidence, True
         start = time.monotonic()

@@ -19,11 +19,16 @@ class DistributedModel(keras.Model):
         """Trains the model, as `keras.Model.fit` does.
 
         Raises:
-            UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly, or it has
-                labels for other heads than the model has, or for another loss than that of the triple head.
+            UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly, it has
+                labels for other heads than the model has, or for another loss than that of the triple head; or
+                `jit_compile` is True with several devices.
         """
+        if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
+            kwargs.setdefault("shuffle", False)  # Keras 3.15 warns that its default has no effect
+        devices = self.distribute_strategy.num_replicas_in_sync
+        if self.compiled and self.jit_compile and devices > 1:
+            raise UsageError(f"expected jit_compile=False with {devices} devices, whose step XLA cannot compile")
         if isinstance(x, tf.data.Dataset):
-            devices = self.distribute_strategy.num_replicas_in_sync
             rows = next(iter(tf.nest.flatten(x.element_spec))).shape[0]
             if rows and rows % devices:
                 raise UsageError(

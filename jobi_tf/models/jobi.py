@@ -144,8 +144,8 @@ class JoBi(DistributedModel):
                 Keras optimizer or its name, which updates whole tables in each step.
             loss: a loss for each output, such as `{"triple": jobi_tf.SampledSoftmax(), "pair": ...}`.
             *args: as for `keras.Model.compile`.
-            jit_compile: `True` compiles the whole step by XLA. With `"auto"`, which here is the same as `False`, only
-                some functions are compiled, and these only on CPUs, so that the result does not depend on the machine.
+            jit_compile: `True` compiles the whole step by XLA, on one device only. `"auto"` is the same as `False`:
+                only some functions are compiled, and only on CPUs, so that the result does not depend on the machine.
             **kwargs: as for `keras.Model.compile`.
         """
         super().compile(optimizer, loss, *args, jit_compile=jit_compile if jit_compile != "auto" else False, **kwargs)

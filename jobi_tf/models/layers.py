@@ -122,7 +122,7 @@ class Head(keras.layers.Layer):
         if initializer is None:
             initializer = scorer.relation_initializer(num_relations, dim, fold_in(seed, name, "relations"))
         count = num_relations * (2 if reciprocal else 1)
-        self.relations = EmbeddingTable(count, scorer.relation_width(dim), initializer, "relations")
+        self.relations = EmbeddingTable(count, scorer.relation_width(dim), initializer, f"{name}_relations")
         self.shared = {
             # Sums over the first axis keep the scale of what is summed.
             key: self.add_weight(

@@ -22,7 +22,8 @@ class ValidationRanking(keras.callbacks.Callback):
     `logs`.
 
     Callbacks that follow in the list, such as Keras' `EarlyStopping("val_mrr", mode="max")`, see these metrics. Ranks
-    are filtered with the training and validation triples, so that nothing is chosen by looking at test triples.
+    are filtered with the training and validation triples, so that nothing is chosen by looking at test triples. Keras'
+    `CSVLogger`, whose columns are the metrics of the first epoch, records them only with `every=1`.
 
     Args:
         graph: the graph.

@@ -139,7 +139,7 @@ def _fit(
     streams = [build_batches(config, graph, split=SPLIT), build_batches(config, graph, **sampler)]
     batches = tf.data.Dataset.choose_from_datasets(streams, tf.data.Dataset.range(2).repeat())
     steps = steps if steps is not None else max(100, 10 * (count // size))
-    model.fit(batches, steps_per_epoch=2 * steps, verbose=0, shuffle=False)
+    model.fit(batches, steps_per_epoch=2 * steps, verbose=0)
 
 
 class _NewEntities(NegativeSampler):

@@ -155,6 +155,5 @@ def step_seconds(config: TrainConfig, graph: Graph) -> float:
         steps_per_epoch=steps,  # the stream is endless
         callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=note)],
         verbose=0,
-        shuffle=False,
     )
     return float(np.median(np.diff(ends))) / steps * step(config, graph).bytes / step(config, small).bytes

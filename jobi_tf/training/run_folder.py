@@ -134,6 +134,8 @@ def damaged(expected: str, path: str | Path) -> Iterator[None]:
         yield
     except DataError:
         raise
+    except FileNotFoundError:
+        raise DataError(f"expected {expected} in {path}, which does not exist") from None
     except DAMAGES as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"expected {expected} in {path}, which is damaged: {reason}") from None

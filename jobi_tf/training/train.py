@@ -247,5 +247,4 @@ def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback])
                 steps_per_epoch=steps,
                 callbacks=callbacks,
                 verbose=0,
-                shuffle=False,
             )

@@ -187,6 +187,8 @@ def test_steps_per_epoch():
     assert steps_per_epoch(GRAPH, 7) == 8
     assert steps_per_epoch(GRAPH, 10, queries=True) == QUERIES // 10
     assert steps_per_epoch(GRAPH, 10, split="valid") == 2
+    with pytest.raises(UsageError, match=r"answers_per_query .*0"):
+        steps_per_epoch(GRAPH, 10, queries=True, answers_per_query=0)
 
 
 def test_batches_by_side_hold_the_same_triples():

@@ -111,6 +111,9 @@ def test_the_best_rules_are_text_with_their_counts():
     assert found["is a(X, person) <- is a(X, A)"][2:] == (10, 10)
     values = [rule.confidence for rule in rules.best(100)]
     assert values == sorted(values, reverse=True)
+    assert "11 entities" in repr(rules)
+    with pytest.raises(jobi_tf.UsageError, match="'world'"):
+        jobi_tf.RuleModel("world")
     assert len(values) == rules.num_rules
     assert rules.tails("p0", "is a", k=1)[0].entity == "person"
     assert rules.score([("p6", "grandparent", "p8")])[0] > rules.score([("p6", "grandparent", "p1")])[0]

@@ -40,7 +40,7 @@ def complete(graph=GRAPH, **settings):
 def fit(model, config, epochs, first=0):
     steps = epoch(config, GRAPH).steps
     batches = build_batches(config, GRAPH, first * steps)
-    return model.fit(batches, epochs=epochs, steps_per_epoch=steps, verbose=0, shuffle=False).history
+    return model.fit(batches, epochs=epochs, steps_per_epoch=steps, verbose=0).history
 
 
 @pytest.mark.parametrize(("model", "loss"), [*FAST, *(pytest.param(*x, marks=pytest.mark.slow) for x in SLOW)])
@@ -123,9 +123,7 @@ def test_full_softmax_learns_a_rule():
     config = complete(graph, **FULL, batch_size=None, epochs=60, dim=16)
     model = build_model(config, graph)
     steps = epoch(config, graph).steps
-    history = model.fit(
-        build_batches(config, graph), epochs=60, steps_per_epoch=steps, verbose=0, shuffle=False
-    ).history
+    history = model.fit(build_batches(config, graph), epochs=60, steps_per_epoch=steps, verbose=0).history
     assert history["triple_loss"][-1] < 0.05
     for side, column in ((0, 0), (1, 2)):
         best = model.scores(graph.valid, side).numpy().argmax(1)

@@ -101,6 +101,11 @@ def test_vectors_that_do_not_fit_are_refused(tmp_path, content, words):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_missing_file_of_vectors_is_not_called_damaged(tmp_path):
+    with pytest.raises(DataError, match=r"vectors\.npz.*not exist"):
+        read_vectors(tmp_path / "vectors.npz", 16)
+
+
 def test_a_truncated_file_of_vectors_is_refused(tmp_path):
     path = tmp_path / "vectors.npz"
     np.savez(path, names=np.array(["a"]), vectors=np.ones([1, 16], np.float32))
