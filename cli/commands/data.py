@@ -221,8 +221,7 @@ def _size(text: str) -> int | float:
 def build(files: tuple[Path, ...], columns: str | None, header: bool | None, out: Path | None, **recipe: Any) -> None:
     """Build a data set from files of triples, without repeated triples and rare entities.
 
-    The triples are split into train, valid and test. Every entity and relation of valid and test occurs in train.
-    FB1.9M was built in this way.
+    FB1.9M was built in this way. Every entity and relation of the splits valid and test occurs in train.
     """
     from jobi_tf.datasets.build import Recipe, build_files
 

@@ -68,7 +68,6 @@ def evaluate(
 
     Ranks are filtered: other true answers of train and valid are not candidates, nor are those of test when test is
     ranked.
-
     Several runs of one graph, with any scorers, are pooled: their scores are added with weights for each relation and
     side, which are fitted on the validation split. The result of a pool is only printed. With jobi-tf launch
     --servers 2 -- evaluate RUN, parameter servers share the tables of a run.

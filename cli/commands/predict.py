@@ -124,7 +124,6 @@ def predict(
 
     RUN is the folder of a run; several runs are pooled, as by `jobi-tf evaluate`. With --server, a running server is
     queried instead.
-
     A query consists of --relation and --head or --tail. With both, the triple is scored and, by a run, ranked. Known
     facts are those of train, valid and test. Only the scores of answers to one query can be compared. They are not
     probabilities, which a server also returns.

@@ -27,7 +27,6 @@ def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
     The body of a rule has one or two triples; X, Y and A are variables. The confidence is hits / (body + 5), where body
     is the number of pairs or entities for which the body holds in training, and hits is for how many of them the head
     holds.
-
     Rules also exclude candidates, which then rank last: pairs that two relations never share, and pairs (X, X) for a
     relation that never joins an entity with itself, if more than five cases are expected by chance.
     """

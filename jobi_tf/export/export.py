@@ -91,9 +91,8 @@ def export_run(
 ) -> Exported:
     """Writes a run as `folder/<version>`, a SavedModel that is queried by name.
 
-    TensorFlow Serving, C++ and Python load it without this library. It contains the triple head only. The folder of the
-    version appears only when it is complete. Without `tensorflow-serving-api`, warm-up requests are omitted with a
-    `UserWarning`.
+    TensorFlow Serving, C++ and Python load it without this library. It contains the triple head only. The version
+    appears when it is complete. Without `tensorflow-serving-api`, warm-up requests are omitted with a `UserWarning`.
 
     Args:
         run: the run.

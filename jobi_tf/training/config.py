@@ -74,9 +74,7 @@ class TrainConfig(BaseModel):
         8, ge=1, description="full-softmax: largest number of answers of a query; others are split (paper: 1)"
     )
     pair_entities: int | None = Field(
-        None,
-        ge=1,
-        description="full-softmax: number of entities in the pair loss of a step, taken in turn (default: all)",
+        None, ge=1, description="full-softmax: entities in the pair loss of a step, taken in turn (default: all)"
     )
     dim: int = Field(200, ge=1, description="embedding size d; ComplEx, SimplE and RotatE store 2d real numbers")
     loss: Literal["softmax", "full-softmax", "logistic", "margin"] = Field(
@@ -143,9 +141,7 @@ class TrainConfig(BaseModel):
     )
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never rank")
     eval_first: int | None = Field(
-        None,
-        ge=1,
-        description="epoch of the first ranking, from which --eval-every counts on (default: --eval-every)",
+        None, ge=1, description="epoch of the first ranking, from which --eval-every counts (default: --eval-every)"
     )
     monitor: Literal["mrr", "hits@1", "hits@3", "hits@10"] = Field(
         "mrr", description="validation metric that chooses the best epoch and ends training"
