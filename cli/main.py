@@ -21,22 +21,22 @@ from .start import keep_memory
 COMMANDS = {
     "train": "Train a model, or resume a run.",
     "launch": "Train by several processes on this machine.",
-    "merge": "Merge runs into one that sums their scores.",
+    "merge": "Merge runs into one by adding their scores.",
     "rules": "Mine rules, and rank by them alone.",
-    "plan": "Estimate memory and time of a training.",
+    "plan": "Estimate the memory and time of a training.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
-    "neighbors": "Find the entities that are most similar to one.",
+    "neighbors": "Find the most similar entities.",
     "explain": "Show the evidence for a triple.",
     "complete": "List the most likely triples that the graph lacks.",
-    "plot": "Draw curves, a map of the entities and ranks by relation.",
+    "plot": "Plot curves, a map of the entities and ranks by relation.",
     "convert": "Write embeddings for other programs.",
     "runs": "List runs, and compare two of them.",
-    "tensorboard": "Open TensorBoard on runs.",
+    "tensorboard": "Start TensorBoard for runs.",
     "report": "Compare runs on one HTML page.",
     "data": "List, prepare, check, build and generate data sets.",
     "search": "Search for good settings.",
-    "reproduce": "Run experiments of the paper and write their tables.",
+    "reproduce": "Run the experiments of the paper and write their tables.",
     "export": "Export a run as a SavedModel that is queried by name.",
     "serve": "Serve an export by REST and gRPC.",
 }
@@ -112,7 +112,7 @@ SETTINGS = cloup.Context.settings(help_option_names=["-h", "--help"], show_defau
 @cloup.group(cls=CommandLine, context_settings=SETTINGS)
 @cloup.version_option(jobi_tf.__version__, package_name="jobi-tf", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Complete knowledge graphs: train, evaluate and query models that rank the facts that a graph lacks."""
+    """Knowledge-graph completion: train, evaluate and query models that rank the facts that a graph lacks."""
 
 
 def main() -> NoReturn:

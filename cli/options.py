@@ -133,7 +133,7 @@ def runs_option(required: bool = True) -> Callable:
     return argument_or_option("runs", "--run-dir", "RUN…", RUN, "Folder of a run, or world.", required)
 
 
-rules_option = cloup.option("--rules", is_flag=True, help="Pool with the rules of the graph, which are mined first.")
+rules_option = cloup.option("--rules", is_flag=True, help="Mine the rules of the graph, and pool them with the runs.")
 
 
 def open_run(path: Path) -> "Run":
@@ -171,7 +171,7 @@ def out_option(description: str, folder: bool = True, default: str | None = None
     return cloup.option("--out", type=kind, metavar=metavar, help=description, **chosen)
 
 
-jobs_option = cloup.option("--jobs", type=COUNT, default=1, help="Trainings at a time.")
+jobs_option = cloup.option("--jobs", type=COUNT, default=1, help="Number of trainings at a time.")
 json_option = cloup.option("--json", "as_json", is_flag=True, help="Print JSON.")
 candidates_option = cloup.option(
     "--candidates", type=FILE, help="File with one entity name per line; only these are candidates."
@@ -192,7 +192,7 @@ def _read_token(context: click.Context, parameter: click.Parameter, path: Path |
 
 
 token_option = cloup.option(
-    "--token-file", "token", type=FILE, callback=_read_token, help="Holds the token of requests."
+    "--token-file", "token", type=FILE, callback=_read_token, help="File with the token of requests."
 )
 
 # The settings of `jobi_tf.training.config.TrainConfig`, in the groups and the order of `jobi-tf train --help`.

@@ -9,19 +9,19 @@ from typing import Any
 
 
 class JobiError(Exception):
-    """Something failed that the reader can act on. The command line prints it and exits with status 1."""
+    """A failure that the user can act on. The command line prints the message and exits with status 1."""
 
 
 class UsageError(JobiError, ValueError):
-    """Options or arguments that cannot work. The command line prints it and exits with status 2."""
+    """Invalid options or arguments. The command line prints the message and exits with status 2."""
 
 
 class DataError(JobiError, ValueError):
-    """Input data that cannot be used; the message names the file, and the line where there is one."""
+    """Invalid input data. The message names the file and, if possible, the line."""
 
 
 class MissingExtraError(JobiError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed. The message names the extra to install."""
 
 
 def explain(error: Exception) -> str | None:

@@ -53,17 +53,16 @@ class SampledSoftmax(_Loss):
 
 @keras.saving.register_keras_serializable("jobi_tf")
 class SampledLogistic(_Loss):
-    """Binary cross-entropy of the positive, and that of its negatives in the mean.
+    """Binary cross-entropy of the positive plus the weighted mean of those of its negatives.
 
-    A triple is true with probability sigmoid(margin + score). The negatives of a row have weights that add up to 1;
-    they are equal, or larger for greater scores (self-adversarial, Sun et al. 2019). Labels are those of
-    `SampledSoftmax`.
+    The probability of a triple is sigmoid(margin + score). The weights of the negatives of a row sum to 1. They are
+    equal, or larger for higher scores (self-adversarial, Sun et al. 2019). Labels are those of `SampledSoftmax`.
 
     Args:
-        margin: added to every score. Scores that are never positive, as those of distances, need one.
-        adversarial_temperature: how much the weights lean to greater scores: they are the softmax of this times the
-            scores, and have no gradient of their own. 0 weighs all alike.
-        label_smoothing: share of each target that goes to one half, in [0, 1).
+        margin: constant that is added to all scores. Negative distances, which are never positive, need one.
+        adversarial_temperature: the weights are the softmax of the scores times this value, without a gradient; 0 gives
+            equal weights.
+        label_smoothing: each target is moved towards 1/2 by this share, in [0, 1).
         **kwargs: as for `keras.losses.Loss`.
     """
 
@@ -97,12 +96,12 @@ class SampledLogistic(_Loss):
 
 @keras.saving.register_keras_serializable("jobi_tf")
 class SampledMargin(_Loss):
-    """How far the positive fails to be a margin above its negatives, in the mean over these (Bordes et al. 2013).
+    """Mean of max(0, margin - positive score + negative score) over the negatives (Bordes et al. 2013).
 
     Labels are those of `SampledSoftmax`.
 
     Args:
-        margin: how much greater the score of a positive should be than that of a negative.
+        margin: required difference between the score of the positive and that of a negative.
         **kwargs: as for `keras.losses.Loss`.
     """
 
@@ -120,9 +119,9 @@ class SampledMargin(_Loss):
 
 @keras.saving.register_keras_serializable("jobi_tf")
 class FullSoftmax(_Loss):
-    """Negative log-likelihood of answers under a softmax over all entities, in the mean over a query's answers.
+    """Mean negative log-likelihood of the answers to a query under a softmax over all entities.
 
-    Labels are the answers themselves, by their ids, filled up with -1: [B, m]; a row has one at least.
+    Labels are the ids of the answers, [B, m], padded with -1; each row has at least one answer.
     Loss of the triple head in the appendix of Balkır et al. 2019.
 
     Args:
@@ -177,12 +176,12 @@ def _softmax_gradient(logits: tf.Tensor, logarithm: tf.Tensor, upstream: tf.Tens
 
 @keras.saving.register_keras_serializable("jobi_tf")
 class PairCrossentropy(_Loss):
-    """Binary cross-entropy of the pair head's scores, in the mean over the entries of a row.
+    """Mean binary cross-entropy of the scores of the pair head over the entries of a row.
 
-    It is `keras.losses.BinaryCrossentropy(from_logits=True)` in one pass over memory, and with a margin.
+    It equals `keras.losses.BinaryCrossentropy(from_logits=True)` with a margin, in one pass over memory.
 
     Args:
-        margin: added to every score. Scores that are never positive, as those of distances, need one.
+        margin: constant that is added to all scores. Negative distances, which are never positive, need one.
         **kwargs: as for `keras.losses.Loss`.
     """
 

@@ -90,18 +90,18 @@ class _Sparse:
 class LazyAdam(_Sparse, keras.optimizers.Adam):
     """Adam that updates only the rows for which a sparse gradient has entries.
 
-    Where the gradient is a `tf.IndexedSlices`, repeated rows are added up before they are squared, and rows without an
-    entry keep their values and their moments, bit for bit. Bias correction counts all steps, as in TensorFlow Addons'
-    LazyAdam. When every row is touched, or the gradient is dense, it is Adam.
+    If the gradient is a `tf.IndexedSlices`, repeated rows are added up before they are squared, and rows without an
+    entry keep their values and moments exactly. Bias correction counts all steps, as in LazyAdam of TensorFlow Addons.
+    If the gradient is dense or has entries for all rows, the update is that of Adam.
 
     A bfloat16 variable has bfloat16 moments. Updates of its rows are computed in float32 and rounded stochastically.
 
-    Args: as `keras.optimizers.Adam`, but for `amsgrad`, `weight_decay`, `clipnorm`, `clipvalue`, `global_clipnorm`,
-        `use_ema`, `loss_scale_factor` and `gradient_accumulation_steps`, which read or write whole tables, or act
-        on rows before they are added up.
+    Args: those of `keras.optimizers.Adam`, except `amsgrad`, `weight_decay`, `clipnorm`, `clipvalue`,
+        `global_clipnorm`, `use_ema`, `loss_scale_factor` and `gradient_accumulation_steps`, which read or write whole
+        tables, or act on rows before they are added up.
 
     Raises:
-        ValueError: one of these was set.
+        ValueError: one of the excluded arguments was set.
 
     Example:
         >>> model.compile(optimizer=LazyAdam(learning_rate=0.001), loss=...)
@@ -190,14 +190,15 @@ class _Adagrad(_Sparse, keras.optimizers.Adagrad):
 class LazyAdagrad(_Adagrad):
     """Adagrad that updates only the rows for which a sparse gradient has entries.
 
-    Rows without an entry have a gradient of zero, for which Adagrad changes nothing: this is Adagrad, but for the time
-    that it takes. Repeated rows are added up before they are squared.
+    The updates are those of Adagrad, which does not change rows with a gradient of zero, but take less time. Repeated
+    rows are added up before they are squared.
 
-    Args: as `keras.optimizers.Adagrad`, but for the options that `LazyAdam` refuses. Accumulators start from 0 and
-        epsilon is small, since the gradients of a batch's mean are: with Keras' 0.1 steps would hardly adapt.
+    Args: those of `keras.optimizers.Adagrad`, except the ones that `LazyAdam` excludes. Accumulators start from 0
+    instead
+        of Keras' 0.1, and epsilon is small, because the gradients of a mean over a batch are small.
 
     Raises:
-        ValueError: an option was set that acts on whole tables.
+        ValueError: one of the excluded arguments was set.
 
     Example:
         >>> model.compile(optimizer=LazyAdagrad(learning_rate=0.1), loss=...)
@@ -224,14 +225,14 @@ class LazyAdagrad(_Adagrad):
 class RowAdagrad(_Adagrad):
     """Adagrad with one accumulator for each row, the sum of the row's mean squared gradients.
 
-    It takes a third of the memory of Adam: beside each table of width d there is one number for each row, not d or 2d.
-    All numbers of a row have one step size; rows without an entry in a sparse gradient keep their values. A row is an
-    index of a variable's first axis: a number of a vector has an accumulator of its own, as in Adagrad.
+    Table and optimizer state take a third of the memory that they take with Adam, because a row has one accumulator
+    instead of 2d moments. All numbers of a row have the same step size. Rows without an entry in a sparse gradient keep
+    their values. Rows are indices of the first axis, so each number of a vector has its own accumulator, as in Adagrad.
 
-    Args: as `LazyAdagrad`.
+    Args: those of `LazyAdagrad`.
 
     Raises:
-        ValueError: an option was set that acts on whole tables.
+        ValueError: one of the excluded arguments was set.
 
     Example:
         >>> model.compile(optimizer=RowAdagrad(learning_rate=0.1), loss=...)

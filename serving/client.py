@@ -42,14 +42,14 @@ class ServedAnswer(NamedTuple):
 
 
 class Embeddings(NamedTuple):
-    """Vectors of entities, float32 [N, width], zeros for unknown names; and which names are known, bool [N]."""
+    """Embeddings of entities, float32 [N, width], zeros for unknown names; and which names are known, bool [N]."""
 
     embedding: np.ndarray
     known: np.ndarray
 
 
 class VersionStatus(NamedTuple):
-    """A version of a model, its state such as AVAILABLE or LOADING, and what went wrong, if anything."""
+    """A version of a model, its state, such as AVAILABLE or LOADING, and its error message, if any."""
 
     version: int
     state: str
@@ -59,20 +59,20 @@ class VersionStatus(NamedTuple):
 class Client:
     """A client of `jobi-tf serve` and of TensorFlow Serving; it needs neither TensorFlow nor Keras.
 
-    Threads may share a client. Requests are sent again while the server cannot be reached or is too busy.
+    Threads can share a client. Requests are repeated if the server cannot be reached or is busy.
 
     Args:
         url: `http://HOST:PORT` or `https://HOST:PORT`.
         model: name of the model; by default the one that `jobi-tf serve` serves.
         version: number of the version; by default the newest.
-        timeout: seconds to wait for the server, each time that a request is sent.
-        retries: how many times a request is sent again.
+        timeout: seconds to wait for the server in each attempt.
+        retries: how often a request is repeated.
         token: bearer token.
-        certificate: file of the certificates to trust; by default those that the system trusts.
+        certificate: file of the certificates to trust; by default those of the system.
 
     Raises:
-        UsageError: the arguments cannot be used.
-        DataError: the file of certificates cannot be used.
+        UsageError: an argument is invalid.
+        DataError: the file of certificates is invalid.
         MissingExtraError: httpx is not installed.
 
     Example:
@@ -125,12 +125,12 @@ class Client:
         Args:
             head: name of the entity.
             relation: name of the relation.
-            k: number of answers, at most as many as the model was exported for (`jobi-tf export -k`).
-            new_only: leave out known facts.
+            k: number of answers, at most the `-k` of `jobi-tf export`.
+            new_only: whether to leave out known facts.
 
         Raises:
             DataError: a name is unknown.
-            UsageError: `k` is less than 1, or more than the model was exported for.
+            UsageError: `k` is less than 1, or more than the `-k` of the export.
         """
         return self.tails_of([(head, relation)], k, new_only)[0]
 
@@ -153,7 +153,7 @@ class Client:
     def answers(
         self, side: int, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
-        """Returns the best heads (`side` 0) or tails (1) of each query, the known entity and the relation, as a run."""
+        """Returns the best heads (`side` 0) or tails (1) of each query (entity, relation), like `Run.answers`."""
         if k < 1:
             raise UsageError(f"expected k to be at least 1, got {k}")
         other, sought = ("tail", "head") if side == 0 else ("head", "tail")
@@ -173,7 +173,7 @@ class Client:
         ]
 
     def embed(self, entities: Sequence[str]) -> Embeddings:
-        """Returns the vectors of entities; unknown names are marked."""
+        """Returns the embeddings of entities; unknown names are marked."""
         outputs = self._predict("embed", ("entity",), [(entity,) for entity in entities])
         embedding = np.array(outputs["embedding"] or np.empty((0, 0)), np.float32)
         return Embeddings(embedding, np.array(outputs["known"], bool))

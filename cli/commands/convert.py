@@ -10,7 +10,7 @@ from ..options import Command, open_run, out_option, run_option
 
 @cloup.command(cls=Command)
 @run_option
-@cloup.option("--of", type=click.Choice(["entities", "relations"]), default="entities", help="Whose embeddings.")
+@cloup.option("--of", type=click.Choice(["entities", "relations"]), default="entities", help="Embeddings to write.")
 @out_option("File to write: .npz (arrays names and vectors), .txt (word2vec) or .parquet.", folder=False, required=True)
 def convert(run: Path, of: str, out: Path) -> None:
     """Write embeddings with their names to a file for other programs.
@@ -18,7 +18,7 @@ def convert(run: Path, of: str, out: Path) -> None:
     \b
       jobi-tf convert runs/world --out world.npz
 
-    In word2vec text, spaces in names become underscores. --entity-vectors of `jobi-tf train` reads .npz and .txt.
+    In word2vec text, underscores replace the spaces in names. `jobi-tf train --entity-vectors` reads .npz and .txt.
     """
     trained = open_run(run)
     from jobi_tf.training.vectors import write_vectors

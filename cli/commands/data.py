@@ -27,8 +27,8 @@ ROUNDS = 20
 def data() -> None:
     """List, prepare, check, build and generate data sets.
 
-    A data set is a name that `jobi-tf data list` shows, or a folder with train, valid and test (.tsv, .txt, .csv, each
-    also .gz), or one such file with --split.
+    A data set is a name listed by `jobi-tf data list`, a folder with train, valid and test (.tsv, .txt, .csv, each also
+    .gz), or one such file with --split.
     """
 
 
@@ -45,7 +45,7 @@ def _dataset_options(command: Callable) -> Callable:
         cloup.constraint(If("seed", require_all), ["split"]),
         cloup.option("--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]"),
         settings_options("split", "columns", "header", "weights"),
-        cloup.option("--archive", type=FILE, help="Archive of a named data set; not downloaded."),
+        cloup.option("--archive", type=FILE, help="Archive of a named data set, instead of a download."),
         argument_or_option("dataset", "--dataset", "NAME|PATH", str, description),
     ):
         with_source = option(with_source)
@@ -59,7 +59,7 @@ def _names(columns: str | None) -> list[str] | None:
 @data.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """List the data sets that have a name."""
+    """List the named data sets."""
     from jobi_tf.datasets.loading import listing
 
     entries = listing()
@@ -80,7 +80,7 @@ def list_(as_json: bool) -> None:
 @out_option("Folder of the shards, which is a data set")
 @cloup.constraint(all_or_none, ["shards", "out"])
 def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> None:
-    """Read a data set and keep it in the cache, or with --shards in files, ready for training."""
+    """Prepare a data set for training, in the cache or, with --shards, in files to stream from."""
     from jobi_tf.datasets import prepare as prepare_graph
     from jobi_tf.datasets.writing import write_shards
 
@@ -98,7 +98,7 @@ def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> Non
 @_dataset_options
 @json_option
 def stats(source: dict[str, Any], as_json: bool) -> None:
-    """Count entities, degrees and categories of relations; --json adds the statistics of each relation."""
+    """Print counts, degrees and relation categories; --json adds the statistics of each relation."""
     from jobi_tf.datasets import load_graph
     from jobi_tf.datasets.statistics import statistics
 
@@ -132,13 +132,13 @@ def _print_statistics(result: "Statistics") -> None:
     "--threshold",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.8,
-    help="Share of common entity pairs that relations are listed from.",
+    help="Smallest share of common entity pairs for which two relations are listed.",
 )
-@cloup.option("--min-support", type=COUNT, default=10, help="Number of common pairs that relations are listed from.")
+@cloup.option("--min-support", type=COUNT, default=10, help="As --threshold, but the number of pairs.")
 @json_option
 @cloup.option("--strict", is_flag=True, help="Exit with status 1 if anything is found.")
 def check(source: dict[str, Any], threshold: float, min_support: int, as_json: bool, strict: bool) -> None:
-    """Find repeated triples, names unseen in training, and leaked answers."""
+    """Find repeated triples, names that are unseen in training, and leaked answers."""
     from jobi_tf.datasets import load_graph
     from jobi_tf.datasets.check import check as check_graph
 
@@ -176,7 +176,7 @@ def _print_report(report: "Report") -> None:
 @seed_option
 @out_option("Folder to write  [default: synthetic-E-R-T-SEED]")
 def synthesize(entities: int, relations: int, triples: int, seed: int, out: Path | None) -> None:
-    """Generate a graph of any size, with types, hubs and rules to learn."""
+    """Generate a graph of any size, with types, hubs and rules that a model can learn."""
     from jobi_tf.datasets.synthetic import synthesize as generate
     from jobi_tf.datasets.writing import write_text
     from jobi_tf.files import check_new
@@ -212,16 +212,16 @@ def _size(text: str) -> int | float:
     required=True,
     help="File of triples: .tsv, .txt (with tabs) or .csv, each also .gz; may be repeated.",
 )
-@cloup.option("--min-triples", type=COUNT, default=5, help="Leave out entities in fewer triples, repeatedly.")
+@cloup.option("--min-triples", type=COUNT, default=5, help="Remove entities in fewer triples, repeatedly.")
 @cloup.option("--valid", type=_size, metavar="N|SHARE", help="Validation triples  [default: 0.01, at most 5000]")
 @cloup.option("--test", type=_size, metavar="N|SHARE", help="Test triples  [default: 0.01, at most 5000]")
 @seed_option
 @settings_options("columns", "header")
 @out_option("Folder to write  [default: NAME-minN]")
 def build(files: tuple[Path, ...], columns: str | None, header: bool | None, out: Path | None, **recipe: Any) -> None:
-    """Build a data set from files of triples: no repeats, no rare entities, three splits.
+    """Build a data set from files of triples, without repeated triples and rare entities.
 
-    The recipe of FB1.9M. Every entity and relation of valid and test occurs in train.
+    FB1.9M was built in this way. Every entity and relation of the splits valid and test occurs in train.
     """
     from jobi_tf.datasets.build import Recipe, build_files
 

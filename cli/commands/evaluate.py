@@ -32,11 +32,11 @@ WARN_OF_TIES = 0.01  # of MRR
 @runs_option()
 @rules_option
 @cloup.option("--split", type=click.Choice(["test", "valid", "train"]), default="test", help="Triples to rank.")
-@cloup.option("--side", type=click.Choice(["both", "head", "tail"]), default="both", help="Entity that is sought.")
+@cloup.option("--side", type=click.Choice(["both", "head", "tail"]), default="both", help="Side to rank.")
 @cloup.option("--ties", type=click.Choice(TIES), default="realistic", help="Rule for equal scores.")
 @cloup.option("--by-relation", is_flag=True, help="Also print the metrics of each relation.")
-@cloup.option("--raw", is_flag=True, help="Keep other true answers as candidates.")
-@cloup.option("--filter-with-test", is_flag=True, help="Filter ranks of valid or train with test triples too.")
+@cloup.option("--raw", is_flag=True, help="Do not filter: other true answers remain candidates.")
+@cloup.option("--filter-with-test", is_flag=True, help="Also filter with test triples when valid or train is ranked.")
 @candidates_option
 @json_option
 @cloup.option("--memory-budget", type=COUNT, metavar="MB", default=512, help="Memory for the scores of a block.")
@@ -63,11 +63,14 @@ def evaluate(
       jobi-tf evaluate runs/world --split valid --by-relation
       jobi-tf evaluate runs/complex runs/rescal --rules
 
-    RUN is the folder of a run, which keeps the result in evaluations/, as test.json for instance, or test-raw.json.
-    Several runs of one graph, of any scorers, are pooled: their scores are added with weights for each relation and
-    side, which are fitted on the validation split. The result of a pool is only printed.
-    With jobi-tf launch --servers 2 -- evaluate RUN, parameter servers share the tables of a run.
-    Ranks are filtered: other true answers of train and valid, and of test when test is ranked, are no candidates.
+    RUN is the folder of a run. The result is written to its folder evaluations/, for example as test.json or
+    test-raw.json.
+
+    Ranks are filtered: other true answers of train and valid are not candidates, nor are those of test when test is
+    ranked.
+    Several runs of one graph, with any scorers, are pooled: their scores are added with weights for each relation and
+    side, which are fitted on the validation split. The result of a pool is only printed. With jobi-tf launch
+    --servers 2 -- evaluate RUN, parameter servers share the tables of a run.
     """
     if filter_with_test and (raw or split == "test"):
         reason = "--raw filters nothing" if raw else "ranks of test are always filtered with test"

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 @cloup.option("--tail", required=True, metavar="NAME", help="The tail.")
 @json_option
 def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> None:
-    """Show why a model believes a triple or not.
+    """Show the evidence for a triple.
 
     \b
       jobi-tf explain runs/world --head Switzerland --relation neighbour --tail Austria
 
     Prints the scores of both heads, the probability, the ranks of head and tail among all entities, how often both
-    occur with the relation in training, the training triples that are most similar, and paths from head to tail. The
-    confidence of a path is that of its rule: of the pairs of entities with such a path, the share between which the
-    relation holds, with five pairs added.
+    occur with the relation in training, the most similar training triples, and paths from head to tail. The confidence
+    of a path is hits / (pairs + 5), where pairs is the number of pairs of entities with such a path, and hits is for
+    how many of them the relation holds.
     """
     found = open_run(run).explain(head, relation, tail)
     if as_json:

@@ -26,23 +26,22 @@ if TYPE_CHECKING:
 
 @cloup.command(cls=Command)
 @run_option
-@argument_or_option("out", "--out", "DIR", OUT_FOLDER, "Folder that gets a folder for the version.")
+@argument_or_option("out", "--out", "DIR", OUT_FOLDER, "Folder of the versions.")
 @cloup.option("--version", type=COUNT, help="Version number  [default: the next one]")
-@cloup.option("-k", "top_k", type=click.IntRange(1, 1000), default=100, help="Greatest number of answers to a query.")
+@cloup.option("-k", "top_k", type=click.IntRange(1, 1000), default=100, help="Largest number of answers to a query.")
 @candidates_option
 @typed_option
 @cloup.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", help="Type of the embeddings.")
 @cloup.option("--warmup/--no-warmup", default=True, help="Write warm-up requests for the server.")
 def export(run: Path, out: Path, **options: Any) -> None:
-    """Export the run in RUN as a SavedModel in DIR/<version>.
+    """Export a run as a SavedModel in DIR/<version>.
 
     \b
       jobi-tf export runs/world --out exports/world
 
     TensorFlow Serving, C++ and Python load the export without jobi-tf and query it by name. Its MODEL_CARD.md
     describes the model, its quality and its signatures, with example requests.
-    A pool of runs, or of a run and rules, cannot be exported; `jobi-tf merge` makes one run of several that have the
-    same scorer.
+    A pool of runs or rules cannot be exported; `jobi-tf merge` merges runs with the same scorer into one run.
     """
     trained = open_run(run)
     from jobi_tf.export import export_run

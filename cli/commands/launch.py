@@ -23,12 +23,12 @@ def launch(workers: int, servers: int, command: tuple[str, ...]) -> None:
       jobi-tf launch --workers 2 --servers 2 -- train --dataset fb15k-237 --run-dir runs/servers
       jobi-tf launch --workers 1 --servers 2 -- evaluate runs/servers
 
-    Each process is a worker of TensorFlow's MultiWorkerMirroredStrategy and trains on an equal part of each batch. The
-    first worker writes the run folder and shows the progress. If one process fails, all are stopped.
+    Each process is a worker of TensorFlow's MultiWorkerMirroredStrategy, which trains on an equal part of each batch.
+    The first worker writes the run folder and shows the progress. If a process fails, all are stopped.
 
-    With --servers, parameter servers hold the embeddings. Each worker trains on its own batches without waiting for
-    the others, and is restarted if it is killed. A separate process, the chief, writes the run folder. With
-    evaluate, no process needs memory for the whole table.
+    With --servers, parameter servers hold the embeddings. Each worker trains on its own batches without waiting for the
+    others, and is restarted if it is killed. A separate process, the chief, writes the run folder. During evaluate, no
+    process holds the whole table.
     """
     from jobi_tf import launch as processes
 

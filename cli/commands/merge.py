@@ -27,8 +27,8 @@ def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
     \b
       jobi-tf merge runs/seed-0 runs/seed-1 --out runs/merged
 
-    The runs have one scorer, complex, distmult, simple or rescal, and their embeddings are put side by side: the result
-    is an ordinary run, without a pair head, whose embedding size is the sum of theirs.
+    All runs must have the same scorer: complex, distmult, simple or rescal. Their embeddings are concatenated, so the
+    result is an ordinary run, without a pair head, whose embedding size is the sum of the sizes.
     """
     start_tensorflow()
     import jobi_tf

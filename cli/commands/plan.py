@@ -44,7 +44,7 @@ def plan(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Estimate memory and time of a training before there is one, and choose its strategy.
+    """Estimate the memory and time of a training, and choose its strategy.
 
     \b
       jobi-tf plan --dataset fb15k-237

@@ -12,7 +12,7 @@ from ..options import Command, open_run, out_option, run_option
 @run_option
 @out_option("Folder for the plots; by default plots/ in the folder of the run.")
 def plot(run: Path, out: Path | None) -> None:
-    """Draw the curves of a training, a map of the entities, and the ranks by relation, as PNG and SVG.
+    """Plot the training curves, a map of the entities and the ranks by relation, as PNG and SVG.
 
     \b
       jobi-tf plot runs/world

@@ -60,9 +60,9 @@ class Query(NamedTuple):
 @rules_option
 @cloup.option_group(
     "One query",
-    cloup.option("--head", help="The known head; its tails are sought."),
+    cloup.option("--head", help="The known head, to predict tails."),
     cloup.option("--relation", help="The relation."),
-    cloup.option("--tail", help="The known tail; its heads are sought."),
+    cloup.option("--tail", help="The known tail, to predict heads."),
     json_option,
 )
 @cloup.option_group(
@@ -72,7 +72,7 @@ class Query(NamedTuple):
         "source",
         type=click.File("rb"),
         metavar="FILE",
-        help="Lines of head TAB relation TAB tail, with ? for the entity that is sought; - is stdin.",
+        help="Lines of head TAB relation TAB tail, with ? for the entity to predict; - is stdin.",
     ),
     out_option("TSV file of the answers  [default: stdout]", folder=False),
 )
@@ -122,10 +122,11 @@ def predict(
       jobi-tf predict runs/world --head Switzerland --relation official_language -k 5
       jobi-tf predict runs/world --input queries.tsv --out answers.tsv
 
-    RUN is the folder of a run; several are pooled, as by `jobi-tf evaluate`. With --server a running server is queried
-    instead. One query is --relation with --head or --tail; with both, the triple is scored and, by a run, ranked. Known
-    facts are those of train, valid and test.
-    Scores compare answers to one query; they are no probabilities, which a server gives as well.
+    RUN is the folder of a run; several runs are pooled, as by `jobi-tf evaluate`. With --server, a running server is
+    queried instead.
+    A query consists of --relation and --head or --tail. With both, the triple is scored and, by a run, ranked. Known
+    facts are those of train, valid and test. Only the scores of answers to one query can be compared. They are not
+    probabilities, which a server also returns.
     """
     model: Any
     options: dict[str, Any] = {"new_only": new_only}

@@ -18,15 +18,15 @@ from ..start import start_tensorflow
     "--split",
     type=click.Choice(["valid", "test"]),
     default="valid",
-    help="Triples to rank: valid to choose by, test for what was chosen.",
+    help="Split to rank: valid to choose settings, test for final results.",
 )
 @cloup.option("--limit", type=COUNT, help="Rank a random sample of at most N triples.")
 def report(runs: tuple[Path, ...], out: Path, split: str, limit: int | None) -> None:
-    """Write one HTML page that measures and compares runs.
+    """Write an HTML page that evaluates and compares runs.
 
-    RUN is the folder of a training run. All must be on the same graph; the first is what the others are compared with.
-    The page holds all it shows, and can be opened and sent around without a network: curves, metrics by side, relation
-    and relation category, implausible answers, gains by relation, predictions in names, calibration and settings.
+    RUN is the folder of a run. All runs must be on the same graph; the others are compared with the first. The page is
+    self-contained and needs no network. It shows metrics by side, relation and relation category, settings, curves,
+    gains by relation, implausible answers, predictions and calibration.
     """
     start_tensorflow()
     from jobi_tf.report.page import write_report

@@ -28,13 +28,13 @@ ALL = "all"
 @cloup.argument("names", nargs=-1, metavar="EXPERIMENT…", help="Names of experiments, all, or YAML files.")
 @cloup.option("--dataset", "datasets", multiple=True, metavar="NAME|PATH|NAME=PATH", help="Data set; may be repeated.")
 @cloup.option("--seeds", type=COUNT, help="Seeds 0 to N - 1  [default: the experiment's]")
-@cloup.option("--quick", is_flag=True, help="Small models, trained shortly, one seed: to see that everything works.")
+@cloup.option("--quick", is_flag=True, help="Train small models briefly with one seed, to test the setup.")
 @jobs_option
 @cloup.option("--runs", type=OUT_FOLDER, metavar="DIR", default="runs/reproduce", help="Folder of the runs.")
 @out_option("Folder of the tables.", default="results")
 @cloup.option("--dry-run", is_flag=True, help="Print which runs are complete and which would be trained.")
-@cloup.option("--tables-only", is_flag=True, help="Train nothing; write tables from the runs that are complete.")
-@cloup.option("--list", "list_", is_flag=True, help="List the experiments that come with the library and do nothing.")
+@cloup.option("--tables-only", is_flag=True, help="Write tables from complete runs without training.")
+@cloup.option("--list", "list_", is_flag=True, help="List the built-in experiments and exit.")
 @cloup.constraint(mutually_exclusive, ["dry_run", "tables_only"])
 def reproduce(
     names: tuple[str, ...],
@@ -48,10 +48,10 @@ def reproduce(
     tables_only: bool,
     list_: bool,
 ) -> None:
-    """Run experiments of the paper and others, and write tables with the paper's results beside ours.
+    """Run experiments of the paper and others, and write tables of our results beside the paper's.
 
-    EXPERIMENT is one of those that --list shows, all, or a YAML file. Complete runs are only read, interrupted ones
-    continued, missing ones trained. Writes NAME.md, NAME.csv and NAME.png.
+    EXPERIMENT is a name from --list, all, or a YAML file. Missing runs are trained, interrupted runs are resumed, and
+    complete runs are reused. Writes NAME.md, NAME.csv and NAME.png.
     """
     from jobi_tf.reproduce.experiment import Experiment
 

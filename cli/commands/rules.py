@@ -14,8 +14,8 @@ from ..start import start_tensorflow
 
 @cloup.command(cls=Command)
 @argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a file or folder of triples.")
-@cloup.option("--minutes", type=POSITIVE, default=5, help="Time for mining.")
-@cloup.option("-k", type=COUNT, default=20, help="Number of rules to print; a quarter as many exclusions.")
+@cloup.option("--minutes", type=POSITIVE, default=5, help="Time limit for mining.")
+@cloup.option("-k", type=COUNT, default=20, help="Number of rules to print, with a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)
 def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
     """Mine the rules of a data set, and rank its validation and test triples by them alone.
@@ -24,10 +24,11 @@ def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
       jobi-tf rules world
       jobi-tf rules umls --minutes 1 --out rules.tsv
 
-    The bodies have one or two triples; X, Y and A are variables. The confidence of a rule is hits / (body + 5): body is
-    the number of pairs or entities for which the body holds in training, and hits how often the head holds too.
-    Exclusions are pairs of relations that never join the same two entities, and relations that join no entity with
-    itself, although more than five cases are expected by chance. Excluded candidates rank last.
+    The body of a rule has one or two triples; X, Y and A are variables. The confidence is hits / (body + 5), where body
+    is the number of pairs or entities for which the body holds in training, and hits is for how many of them the head
+    holds.
+    Rules also exclude candidates, which then rank last: pairs that two relations never share, and pairs (X, X) for a
+    relation that never joins an entity with itself, if more than five cases are expected by chance.
     """
     start_tensorflow()
     import jobi_tf

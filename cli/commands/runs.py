@@ -39,20 +39,20 @@ class _ListByDefault(Group):
 def runs() -> None:
     """List runs, and compare two of them.
 
-    `jobi-tf runs` stands for `jobi-tf runs list`.
+    `jobi-tf runs` is short for `jobi-tf runs list`.
     """
 
 
 @runs.command("list")
 @cloup.argument("folder", type=FOLDER, default="runs", help="Folder to search for runs.")
 @cloup.option("--sort", metavar="KEY", help="Setting or metric, such as dim, val_mrr or test_hits@10; best first.")
-@cloup.option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="Only runs with this; may be repeated.")
+@cloup.option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="List only these runs; may be repeated.")
 @json_option
 def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: bool) -> None:
     """List the runs in a folder with their settings and metrics.
 
-    Shows the best validation metrics, the test metrics of runs that were ranked by `jobi-tf evaluate`, and the settings
-    that are neither the same in all runs nor the default. --json prints all settings and metrics.
+    Shows the best validation metrics, the test metrics stored by `jobi-tf evaluate`, and the settings that differ from
+    the default and between runs. --json prints all settings and metrics.
     """
     from jobi_tf.report.runs import different_settings, find_runs, run_values, select_runs
 
@@ -99,15 +99,15 @@ def _options(settings: dict[str, Any]) -> str:
 
 @runs.command()
 @runs_option()
-@cloup.option("--samples", type=COUNT, default=10_000, help="Draws of the bootstrap.")
+@cloup.option("--samples", type=COUNT, default=10_000, help="Number of bootstrap samples.")
 @seed_option
 @json_option
 def compare(runs: tuple[Path, ...], samples: int, seed: int, as_json: bool) -> None:
     """Compare two runs on the test split.
 
-    Prints the settings that differ, and the difference of MRR and Hits@10 with its 95 % confidence interval and
-    p-value by a paired bootstrap over the test triples. Both runs must be on the same graph, and ranked by
-    `jobi-tf evaluate`.
+    Prints the settings that differ, and the differences of MRR and Hits@10 with 95 % confidence intervals and p-values
+    of a paired bootstrap over the test triples. Run `jobi-tf evaluate` on both runs first. They must be on the same
+    graph.
     """
     from jobi_tf.report.runs import compare_runs, different_settings, run_values
 

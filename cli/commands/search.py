@@ -26,15 +26,15 @@ SHOWN = 10
 
 
 @cloup.command(cls=Command)
-@cloup.argument("space", required=False, metavar="SPACE", help="YAML file, or name of a ready-made space.")
+@cloup.argument("space", required=False, metavar="SPACE", help="YAML file, or name of a built-in space.")
 @out_option("Folder of the search  [default: runs/searches/SPACE]")
 @cloup.option("--dataset", metavar="NAME|PATH", help="Data set, instead of the one in the space.")
-@cloup.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting that is not to be searched.")
+@cloup.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Fix a setting instead of searching it.")
 @cloup.option("--trials", type=COUNT, help="Number of trials, instead of the one in the space.")
 @jobs_option
-@cloup.option("--storage", metavar="URL", help="Database for Optuna, so that several machines can work on a search.")
+@cloup.option("--storage", metavar="URL", help="Optuna database, for a search on several machines.")
 @cloup.option("--quiet", "-q", is_flag=True, help="Print the result only.")
-@cloup.option("--list", "list_", is_flag=True, help="List the ready-made spaces and do nothing.")
+@cloup.option("--list", "list_", is_flag=True, help="List the built-in spaces and exit.")
 def search(
     space: str | None,
     out: Path | None,
@@ -46,10 +46,10 @@ def search(
     quiet: bool,
     list_: bool,
 ) -> None:
-    """Search for good settings: a YAML file, or the name of a ready-made space, says which.
+    """Search for good settings in a space, which is a YAML file or the name of a built-in space.
 
-    The validation split judges; the test split is never used. The same command goes on with a search that was
-    ended in any way. Each trial is a run of its own in the folder of the search.
+    Trials are compared on the validation split; the test split is never used. Each trial is a run in the folder of the
+    search. The same command continues an interrupted search.
     """
     from jobi_tf.tuning.spaces import Space
 

@@ -22,15 +22,15 @@ from ..start import start_tensorflow
 @cloup.option("--max-body", type=COUNT, default=2**24, help="Largest size of a request, in bytes.")
 @cloup.option("--max-rows", type=COUNT, default=8192, help="Largest number of rows of a request.")
 @cloup.option("--max-requests", type=COUNT, default=256, help="Largest number of concurrent requests.")
-@cloup.option("--timeout", type=POSITIVE, default=30.0, help="Seconds for a request to arrive, and to be computed.")
+@cloup.option("--timeout", type=POSITIVE, default=30.0, help="Seconds for a request to arrive, and to compute it.")
 @cloup.option("--certificate", type=FILE, help="TLS certificate, with --key.")
 @cloup.option("--key", type=FILE, help="Private key of the certificate.")
 @token_option
 def serve(folder: Path, name: str | None, **options: Any) -> None:
     """Serve an exported model by REST and gRPC, with a page to try it.
 
-    DIR is a folder of versions, as `jobi-tf export` writes it. The newest version is served, and replaced as soon as
-    there is a newer one. SIGTERM or Ctrl-C ends the server when the requests in flight are answered.
+    DIR is a folder of versions, as written by `jobi-tf export`. The newest version is served, and replaced when a newer
+    one appears. SIGTERM or Ctrl-C ends the server after the requests in flight.
     """
     from jobi_tf.serving.settings import ServerSettings
 

@@ -14,13 +14,13 @@ from ..options import FOLDER, PORT, Command, argument_or_option
 @cloup.option("--host", default="127.0.0.1", help="Address to listen on.")
 @cloup.option("--port", type=PORT, default=6006, help="Port; 0: any free one.")
 def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
-    """Open TensorBoard on runs, by default on all runs in runs/.
+    """Start TensorBoard for runs, by default for all runs in runs/.
 
     \b
       jobi-tf tensorboard
       jobi-tf tensorboard runs/umls runs/umls-plain --port 6007
 
-    It serves until Ctrl-C.
+    Stop it with Ctrl-C.
     """
     if len(runs) > 1:
         where = ["--logdir_spec", ",".join(f"{path.name}:{path}" for path in runs)]

@@ -48,8 +48,8 @@ def train(
       jobi-tf train --dataset facts.tsv --split 0.8/0.1/0.1 --run-dir runs/facts
 
     Options take precedence over --set, --set over --config, --config over the recipe, and the recipe over the defaults.
-    The keys of --set and of the YAML file are the names of the options with _ for -. The run keeps all of its settings
-    in config.yaml.
+    The keys of --set and of the YAML file are the names of the options, with _ for -. The run folder contains all
+    settings in config.yaml.
     """
     settings = _settings(config_file, assignments, given(context))
     if resume is None and settings.get("dataset") is None:

@@ -100,12 +100,12 @@ def training_batches(
 ) -> tf.data.Dataset:
     """Returns the endless stream of batches of triples with negatives, for `fit` and, of another split, for validation.
 
-    The stream has no state: the batch of a step depends on `seed` and the number of the step only. So every epoch has
-    another order and other negatives, equal seeds give equal streams, and training can be resumed at any step. The
-    triples that do not fill a batch are left out; each epoch leaves out others.
+    The stream has no state: each batch only depends on `seed` and the number of the step. Equal seeds therefore give
+    equal streams, and training can be resumed at any step. Each epoch has another order and other negatives, and
+    leaves out other triples if the last batch would be incomplete.
 
     Args:
-        graph: the graph. Where it has weights for the split, they become sample weights with mean 1.
+        graph: the graph. If its triples have weights, they become sample weights with mean 1.
         batch_size: triples of a batch, B, over all devices.
         negatives: negatives of a triple, n.
         p: probability that a negative is drawn from the entities seen on that side of the relation in training.
@@ -115,17 +115,18 @@ def training_batches(
             batch are sorted by relation, so that most chunks have one relation. `"shared-by-side"`: both.
         seed: seed of the order and of the negatives.
         chunk: triples of a chunk, c; None: 10.
-        filter_negatives: whether negatives that are training triples are ignored by the loss of the triple head.
-        split: whose triples.
+        filter_negatives: whether the loss of the triple head ignores negatives that are training triples.
+        split: the split whose triples are in the batches.
         first_step: number of batches to skip; a number, or a tensor in a graph.
-        sampler: draws the negatives, instead of one made of `negatives`, `p` and `filter_negatives`.
-        part: the `jobi_tf.data.negatives.Part` of each batch that one of several workers makes; `Part(0, 2)` is the
-            first half.
+        sampler: the sampler of negatives; None: one with `negatives`, `p` and `filter_negatives`.
+        part: the part of each batch to return, for one of several workers; `Part(0, 2)` of `jobi_tf.data.negatives` is
+            the first half.
 
     Returns:
-        A dataset of `(inputs, labels)`, with weights `(inputs, labels, weights)`. `inputs` are the fields of a form of
-        `jobi_tf.models.batches`, `labels` are `triple`, and `pair` where joint, int8, for the positive and then its
-        negatives: 1 for the positive and for a pair that was seen in training, else 0, and -1 for what is ignored.
+        A dataset of `(inputs, labels)`, or `(inputs, labels, weights)` if triples have weights. `inputs` are the fields
+        of a class of `jobi_tf.models.batches`. `labels` has the key `triple`, and `pair` if `joint`: int8, the label of
+        the positive before those of its negatives. A label of `triple` is 1 for the positive, 0 for a negative and -1
+        for a negative to ignore; a label of `pair` is 1 if both pairs were seen in training, else 0.
 
         | mode | inputs | labels |
         |---|---|---|
@@ -209,10 +210,9 @@ def query_batches(
 ) -> tf.data.Dataset:
     """Returns the endless stream of batches of queries, which are scored against all entities.
 
-    Each query of the split, (h, r, ?) or (?, r, t), occurs once in an epoch, with all its answers; a query with more
-    than `answers_per_query` answers once with each part of them. A query counts as many triples as it has answers, so
-    that an epoch weighs each triple once for each side, as in the paper. Like that of `training_batches`, the stream
-    has no state.
+    Each query of the split, (h, r, ?) or (?, r, t), occurs once in an epoch with all its answers. A query with more
+    than `answers_per_query` answers is split into several. Queries are weighted by their number of answers, so that
+    each triple counts once for each side, as in the paper. The stream has no state, as that of `training_batches`.
 
     Args:
         graph: the graph.
@@ -221,18 +221,18 @@ def query_batches(
         seed: seed of the order.
         answers_per_query: largest number of answers of a query, m. With 1 each training triple makes two queries, one
             for its head and one for its tail, as in the paper.
-        pair_entities: number of entities that the pair head scores in a step, M; all in turn, in an order that changes,
-            so that the loss is that of all entities in expectation. None: all of them, E, in each step.
-        split: whose triples.
+        pair_entities: number of entities that the pair head scores in a step, M. The steps take all entities in turn,
+            in an order that changes, so that the expected loss is that of all entities. None: all entities, E.
+        split: the split whose queries are in the batches.
         first_step: number of batches to skip; a number, or a tensor in a graph.
-        part: the `jobi_tf.data.negatives.Part` of each batch that one of several workers makes; `Part(0, 2)` is the
-            first half.
+        part: the part of each batch to return, for one of several workers; `Part(0, 2)` of `jobi_tf.data.negatives` is
+            the first half.
 
     Returns:
-        A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, heads
-        sought before tails. Labels are `triple`, the answers, int32 [B, m], padded with -1; and where joint `pair`,
-        int8 [B, E] or [B, M], 1 for the entities seen on that side of the relation in training. The weight of a query,
-        float32 [B], is its number of answers over that of the mean query.
+        A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, with the
+        queries for heads before those for tails. `labels` has the key `triple`, the answers, int32 [B, m], padded with
+        -1; and `pair` if `joint`, int8 [B, E] or [B, M], 1 for entities seen on that side of the relation in training.
+        The weight of a query, float32 [B], is its number of answers divided by the mean number.
 
     Raises:
         UsageError: an argument is out of range or has no effect, the batch is larger than the number of queries, or
@@ -281,7 +281,7 @@ def query_batches(
 
 @lru_cache(maxsize=1)
 def number_of_queries(graph: Graph, split: str = "train", answers_per_query: int = ANSWERS_PER_QUERY) -> int:
-    """Returns the number of queries of a split on both sides, of which those with many answers occur in parts."""
+    """Returns the number of queries of a split on both sides, after queries with many answers are split."""
     return len(KnownAnswers.of_graph(graph, [split]).answers.in_parts(answers_per_query)[1])
 
 

@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False, repr=False)  # graphs are hashed by identity; `fingerprint` tells equal ones
 class Graph:
-    """Triples of three splits as ids, with the vocabularies that name them.
+    """The triples of three splits as ids, with the vocabularies of their names.
 
     Args:
         name: name of the data set.
@@ -44,9 +44,9 @@ class Graph:
         relations: names of the relations of all splits.
         splits: `train`, `valid` and `test`, each int32 [N, 3] with columns head, relation, tail, in file order; `train`
             may be `Shards`.
-        sources: for each split where its rows were read, if that is known.
-        weights: for splits whose triples have weights, float32 [N] each.
-        seen: offsets and entities of the `Occurrences` of the training split, if they are known.
+        sources: for each split, the file and lines that it was read from, if known.
+        weights: weights of the triples of each split that has them, float32 [N].
+        seen: offsets and entities of the `Occurrences` of the training split, if known.
     """
 
     name: str
@@ -61,20 +61,20 @@ class Graph:
     def from_triples(
         cls, train: Any, valid: Any = None, test: Any = None, *, weights: Any = None, name: str = "graph"
     ) -> "Graph":
-        """Creates a graph of triples of names.
+        """Creates a graph from triples of names.
 
         Args:
             train: the training triples: a list of (head, relation, tail), an array [N, 3], a DataFrame with these
                 three columns first, or a networkx graph whose edges have the attribute `relation`. Values other than
                 strings are converted to strings, bytes as UTF-8: numbers become names, not ids.
-            valid: the validation triples, likewise; none without it.
-            test: the test triples, likewise; none without it.
-            weights: weights of the training triples, [N], none of them negative and not all 0.
+            valid: the validation triples, in the same form.
+            test: the test triples, in the same form.
+            weights: weights of the training triples, [N]; not negative, and not all 0.
             name: name of the graph.
 
         Raises:
-            DataError: there are no training triples, a split has not three columns, a name is empty or has a line
-                break, or the weights do not fit.
+            DataError: there are no training triples, a split does not have three columns, a name is empty or contains a
+                line break, or the weights do not fit the triples.
 
         Example:
             >>> graph = jobi_tf.Graph.from_triples([("Paris", "capital of", "France"), ("Bern", "is in", "Europe")])
@@ -135,7 +135,7 @@ class Graph:
 
     @cached_property
     def seen_in_training(self) -> np.ndarray:
-        """For each entity whether it occurs in a training triple: bool [entities]."""
+        """Whether each entity occurs in a training triple: bool [entities]."""
         seen = np.zeros(self.num_entities, bool)
         for part in blocks(self.train):
             seen[part[:, 0]] = seen[part[:, 2]] = True
@@ -165,7 +165,7 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of names and triples: equal for equal graphs, wherever they came from."""
+        """A digest of names and triples, which is equal for equal graphs."""
         digest = hashlib.sha256()
         for vocabulary in (self.entities, self.relations):
             digest.update("\n".join(vocabulary.names).encode() + b"\0")

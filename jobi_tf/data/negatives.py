@@ -68,7 +68,7 @@ def can_filter(num_entities: int, num_relations: int) -> bool:
 
 @dataclass(frozen=True)
 class Part:
-    """One of `count` equal parts of a batch, by its number `index`."""
+    """Part number `index` of `count` equal parts of a batch."""
 
     index: int
     count: int

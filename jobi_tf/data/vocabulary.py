@@ -12,11 +12,11 @@ from jobi_tf.errors import DataError
 
 
 class Vocabulary:
-    """The names of all entities, or of all relations; a name's id is its place.
+    """The names of all entities, or of all relations. The id of a name is its position.
 
     Args:
-        names: distinct names, none of them with a line break in it.
-        kind: what is named, `"entity"` or `"relation"`, used in messages.
+        names: distinct names, without line breaks.
+        kind: `"entity"` or `"relation"`, used in messages.
 
     Example:
         >>> relations = Vocabulary(["capital", "currency"], kind="relation")
@@ -62,7 +62,7 @@ class Vocabulary:
         """Returns ids, which are checked, or the ids of names: int or str [N] → int32 [N].
 
         Raises:
-            DataError: a name is unknown, an id is out of range, or it is no list.
+            DataError: a name is unknown, an id is out of range, or the argument is not a list.
         """
         items = np.asarray(items)
         if items.ndim != 1:
@@ -99,13 +99,13 @@ class Vocabulary:
         return np.array(sorted(ids), np.int32)
 
     def nearest(self, name: str, count: int = 3) -> list[str]:
-        """Returns up to `count` known names spelled most like `name`, best first."""
+        """Returns up to `count` known names with the most similar spelling, best first."""
         matches = process.extract(name, self.names, processor=str.casefold, limit=count, score_cutoff=70)
         # Beside a near miss, matches of parts of a name are noise.
         return [match[0] for match in matches if match[1] >= matches[0][1] - 20]
 
     def save(self, path: Path) -> None:
-        """Writes one name a line, in UTF-8."""
+        """Writes one name per line, in UTF-8."""
         path.write_text("".join(f"{name}\n" for name in self.names), encoding="utf-8", newline="\n")
 
     @classmethod

@@ -21,13 +21,13 @@ from jobi_tf.files import check_new, new_folder
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to make of the triples; FB1.9M was made of FB3M with `min_triples=5`.
+    """How to build a data set; FB1.9M was built from FB3M with `min_triples=5`.
 
     Args:
-        min_triples: every entity that is kept occurs in at least this many of the triples that are kept. A triple
-            counts once for an entity, also if it links the entity to itself. 1 keeps every entity.
-        valid: number of validation triples, or if below 1 their share of all that are kept. None: a hundredth, at most
-            5,000.
+        min_triples: every kept entity occurs in at least this many kept triples. A triple counts once for an entity,
+            even if it links the entity to itself. 1 keeps every entity.
+        valid: number of validation triples or, if below 1, their share of the kept triples. None: 0.01, at most 5,000
+            triples.
         test: the same for the test triples.
         seed: seed of the random split.
 
@@ -74,21 +74,21 @@ def build(
     recipe: Recipe,
     progress: Callable[[str], None] = lambda line: None,
 ) -> tuple[dict[str, np.ndarray], list[Step]]:
-    """Leaves out repeats and rare entities, and splits what is kept.
+    """Removes repeated triples and rare entities, and splits the remaining triples.
 
     Args:
-        triples: int32 [N, 3], possibly with repeats; they are not changed.
-        num_entities: ids of heads and tails are below it.
-        num_relations: ids of relations are below it.
+        triples: int32 [N, 3], possibly with repeats; not modified.
+        num_entities: upper bound of the ids of entities.
+        num_relations: upper bound of the ids of relations.
         recipe: what to keep, and the sizes of the splits.
         progress: called with a line after each step.
 
     Returns:
         `train`, `valid` and `test`, each int32 [n, 3], with the ids and in the order of `triples`; and the steps:
-        `read`, `without repeats`, a round each in which rare entities were left out, and `kept`.
+        `read`, `without repeats`, each round that removed rare entities, and `kept`.
 
     Raises:
-        DataError: nothing is kept, or not enough to split.
+        DataError: no triples are kept, or too few to split.
 
     Example:
         >>> ring = np.array([[i, 0, (i + 1) % 5] for i in range(5)] + [[0, 0, 2], [0, 0, 5]], np.int32)

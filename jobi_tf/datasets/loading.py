@@ -46,25 +46,24 @@ def load_graph(
     weights: str | int | None = None,
     seed: int = 0,
 ) -> Graph:
-    """Returns the graph of a data set; the first call prepares it and later ones open it from the cache.
+    """Returns the graph of a data set, which is prepared on the first call and cached.
 
     Args:
-        dataset: a name out of `jobi_tf.datasets.NAMES`; or a folder that holds train, valid and test, each as .tsv or
-            .txt (both with tabs) or .csv, also with .gz, or as .nt, .ttl (RDF) or .parquet; or one such file, with
-            `split`. A name takes precedence over a path of the same spelling: write `./umls` for the folder.
-        archive: the archive of a named data set. None: it is looked up by file name in the folder that the environment
-            variable `JOBI_TF_ARCHIVES` names, and downloaded if it is not there.
+        dataset: a name in `jobi_tf.datasets.NAMES`; a folder with train, valid and test, each as .tsv or .txt (both
+            with tabs) or .csv, also with .gz, or as .nt, .ttl (RDF) or .parquet; or one such file, with `split`. Names
+            take precedence over paths, so write `./umls` for a folder with the name of a data set.
+        archive: the archive of a named data set. None: the file of that name in the folder that the environment
+            variable `JOBI_TF_ARCHIVES` names; without it, the archive is downloaded.
         split: shares of train, valid and test for one file, such as `0.8/0.1/0.1`.
-        columns: the head, relation and tail columns of local files, each by its name in the header or its position
-            from 1; the files may have further columns.
-        header: whether local files have a header. None: the first line is one if it holds the given names or those of
-            a known header such as head, relation, tail.
-        weights: the column with the weight of each triple, a number of at least 0, in all local files; by name or
-            position.
+        columns: the head, relation and tail columns of local files, each by its name in the header or its position,
+            counted from 1; other columns are ignored.
+        header: whether local files have a header. None: the first line is a header if it contains the given names or
+            those of a known header, such as head, relation, tail.
+        weights: the column, by name or position, with the weight of each triple, a number of at least 0.
         seed: seed of the random split of one file; no effect without `split`.
 
     Returns:
-        The graph, its triples memory-mapped and read-only.
+        The graph. Its triples are memory-mapped and read-only.
 
     Raises:
         UsageError: the data set is unknown, or an option does not apply to it.

@@ -112,7 +112,7 @@ class ByName:
         return {tuple(row): name for name in SPLITS[1:] for row in self.graph.split(name).tolist()}
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
-        """Returns the scores of triples of names (head, relation, tail) as answers for tails: float32 [N].
+        """Returns the scores of triples of names (head, relation, tail), scored as tails: float32 [N].
 
         Raises:
             DataError: a name is unknown.
@@ -151,12 +151,12 @@ class ByName:
         """Returns the k best entities on one side of each query.
 
         Args:
-            side: the side that is sought, `HEAD` (0) or `TAIL` (1).
-            queries: known entities and relations.
+            side: the side to predict, `HEAD` (0) or `TAIL` (1).
+            queries: pairs of a known entity and a relation.
             k: largest number of answers to a query.
-            new_only: leave out known facts.
-            typed: leave out entities that do not occur on that side of the relation in training.
-            candidates: names of the only entities that can be answers; None: all.
+            new_only: whether to leave out known facts.
+            typed: whether to leave out entities that training did not see on that side of the relation.
+            candidates: names of the entities that can be answers; None: all.
 
         Raises:
             DataError: a name is unknown, or there are no candidates.

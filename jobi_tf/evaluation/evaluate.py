@@ -20,14 +20,14 @@ from jobi_tf.tables import data_frame, html_table
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Ranks of all triples of a split, on one side or both, from which every metric follows.
+    """The ranks of all triples of a split, on one side or both, and their metrics.
 
     Args:
         split: name of the split.
         triples: the ranked triples, int32 [N, 3].
-        unseen: for each triple whether it holds an entity or relation that training never saw, bool [N].
-        ranks: for each ranked side, by its name, the N ranks.
-        seconds: time that ranking took.
+        unseen: whether each triple contains an entity or relation that training never saw, bool [N].
+        ranks: the N ranks of each ranked side, by its name.
+        seconds: duration of the ranking.
     """
 
     split: str
@@ -46,7 +46,7 @@ class Evaluation:
 
         Args:
             ties: rule for equal scores, see `Ranks.ranks`.
-            chosen: which of the triples count.
+            chosen: a mask or slice of the triples that count.
         """
         return rank_metrics(Ranks.concatenate([ranks[chosen] for ranks in self.ranks.values()]).ranks(ties))
 
@@ -109,26 +109,27 @@ def evaluate(
     memory_budget: int = MEMORY_BUDGET,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Ranks every triple of a split, or the given triples, among all entities or the given candidates.
+    """Ranks the triples of a split, or given triples, among all entities or given candidates.
 
-    Triples with entities that do not occur in training are ranked like all others.
+    Triples with entities that training never saw are ranked like all others.
 
     Args:
-        model: a run, a pool of runs, rules, or a model with its graph.
-        graph: the graph; of a run, a pool or rules their own.
+        model: a run, a pool, a rule model, or a Keras model with its `graph`.
+        graph: the graph; None: the graph of the run, pool or rule model.
         split: `test`, `valid` or `train`; None: `test`.
-        side: the side whose entity is sought: `head`, `tail` or `both`.
-        triples: the triples to rank instead of a split, ids int [N, 3] or names.
-        candidates: ids or names of the only candidates, [C]; the true answer always is one.
-        raw: keep other true answers as candidates.
-        filter_with: splits whose true answers are left out as candidates. Without it: train and valid, and test if test
-            or given triples are ranked, so that a validation result does not depend on test triples.
+        side: the side to rank: `head`, `tail` or `both`.
+        triples: the triples to rank instead of a split, as ids, int [N, 3], or names.
+        candidates: ids or names of the candidates, [C]; None: all entities. The true answer is always a candidate.
+        raw: whether other true answers remain candidates.
+        filter_with: splits whose true answers are not candidates. None: train and valid, and also test if the test
+            split or given triples are ranked. Validation results therefore do not depend on test triples.
         memory_budget: bytes for the scores of a block.
-        progress: called with the number of triples that were ranked on a side since its last call.
+        progress: called with the number of triples that were ranked on a side since the last call.
 
     Raises:
-        UsageError: `model` is no model, `side` is unknown, the graph is missing or not that of the model, `raw` and
-            `filter_with` or `split` and `triples` are both given, or there are candidates with parameter servers.
+        UsageError: `model` is not a model; `side` is unknown; the graph is missing or does not belong to the model;
+            both `raw` and `filter_with`, or both `split` and `triples`, are given; or candidates are given with
+            parameter servers.
         DataError: there is no such split or name, or nothing to rank.
         JobiError: a score is not finite.
 

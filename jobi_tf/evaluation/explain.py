@@ -20,10 +20,10 @@ SHOWN = 5  # paths, and similar triples
 
 
 class RulePath(NamedTuple):
-    """A path from head to tail in the training triples, and the rule that it is an instance of.
+    """A path from head to tail in the training triples, and the rule behind it.
 
     The path is a text such as `Bern -[capital of]-> Switzerland`. The support is the number of pairs of entities with
-    such a path between which the relation holds in training; see `Rule` for the confidence.
+    such a path for which the relation holds in training. `Rule` defines the confidence.
     """
 
     path: str
@@ -32,7 +32,7 @@ class RulePath(NamedTuple):
 
 
 class Similar(NamedTuple):
-    """A training triple of the same relation, and the mean cosine of its head and tail with those of a triple."""
+    """A training triple of the same relation, and the mean cosine similarity of its head and tail to the given ones."""
 
     head: str
     tail: str
@@ -45,14 +45,14 @@ class Explanation:
 
     Args:
         triple: names of head, relation and tail.
-        split: the split that holds it; None for a new one.
+        split: the split that contains the triple; None for a new one.
         scores: the scores of the triple head and of the pair head, by name.
         probability: the calibrated probability of the triple; None if it is not known.
-        ranks: for each side the filtered rank among all entities, from 1; equal scores share the mean rank.
+        ranks: the filtered rank on each side among all entities, from 1, with realistic ties.
         candidates: number of entities.
-        occurrences: training triples in which the head, and the tail, stand on this side of the relation.
-        similar: training triples of the relation whose entities are most alike.
-        paths: paths from head to tail with the most confident rules.
+        occurrences: numbers of training triples with the head, and with the tail, on its side of the relation.
+        similar: training triples of the relation with the most similar entities.
+        paths: paths from head to tail by the most confident rules.
     """
 
     triple: tuple[str, str, str]
@@ -145,11 +145,11 @@ def cosines(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
 def best_new_triples(
     model: JoBi, graph: Graph, relation: int | None = None, k: int = 100
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the triples with the greatest scores that the graph does not hold.
+    """Finds the triples with the highest scores that the graph does not contain.
 
-    Head and tail occur on their side of the relation in training, and differ unless training has a triple of the
-    relation in which they are the same. Training compares the candidates of a query, so that scores of different
-    relations are comparable only roughly.
+    Training saw head and tail on their side of the relation. They differ, unless training has a triple of the relation
+    with equal head and tail. Scores of different relations are only roughly comparable, since training compares the
+    candidates of a query.
 
     Returns:
         At most k triples, int32 [k, 3], of one relation or of all, and their scores, float32 [k], best first.

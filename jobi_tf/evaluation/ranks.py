@@ -10,11 +10,11 @@ from jobi_tf.evaluation.metrics import HITS_AT, METRICS, TIES
 
 @dataclass(frozen=True)
 class Ranks:
-    """For each query how its true answer stands among the other candidates.
+    """Counts of the candidates that score higher than, or the same as, the true answer of each query.
 
     Args:
-        greater: candidates with a greater score, int64 [N].
-        equal: other candidates with the same score, int64 [N].
+        greater: number of candidates with a higher score, int64 [N].
+        equal: number of other candidates with the same score, int64 [N].
     """
 
     greater: np.ndarray
@@ -23,8 +23,8 @@ class Ranks:
     def ranks(self, ties: str = "realistic") -> np.ndarray:
         """Returns the ranks, float64 [N], from 1.
 
-        With `ties="optimistic"` the true answer comes before its equals, with `"pessimistic"` after them, and with
-        `"realistic"` it has the mean of both ranks: a constant model then ranks at chance (Berrendorf et al. 2020).
+        The true answer comes before its equals with `ties="optimistic"` and after them with `"pessimistic"`. With
+        `"realistic"` it has the mean of both ranks, so that a constant model ranks at chance (Berrendorf et al. 2020).
 
         Raises:
             UsageError: there is no such rule.

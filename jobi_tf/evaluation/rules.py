@@ -22,9 +22,9 @@ EXCLUDED = 100  # subtracted from the score of an excluded candidate; that of ru
 
 
 class Rule(NamedTuple):
-    """A rule, such as `grandparent(X, Y) <- parent(X, A), parent(A, Y)`; words other than X, Y, A are names.
+    """A rule, such as `grandparent(X, Y) <- parent(X, A), parent(A, Y)`, where X, Y and A are variables.
 
-    The body holds for `body` pairs or entities in training, and of these the head for `hits`; the confidence is
+    In training, the body holds for `body` pairs or entities, and the head holds for `hits` of them. The confidence is
     hits / (body + 5).
     """
 
@@ -37,7 +37,7 @@ class Rule(NamedTuple):
 class Exclusion(NamedTuple):
     """A rule that excludes candidates, such as `not parent(X, Y) <- spouse(X, Y)` or `not parent(X, X)`.
 
-    Body and head hold for no pair in training, where by chance they would for the number `expected`.
+    No pair in training satisfies both body and head, although `expected` pairs would by chance.
     """
 
     rule: str
@@ -52,19 +52,19 @@ def confidence(hits: np.ndarray, body: np.ndarray) -> np.ndarray:
 class RuleModel(ByName, NumpyModel):
     """Ranks entities by the rules of a graph, without embeddings.
 
-    Rules have one of the forms r(X, Y) <- s(X, Y), r(X, Y) <- s(X, A), t(A, Y), each s and t in either direction, and
-    r(X, c) <- s(X, d), r(X, c) <- s(X, A) for heads or tails c, with entities c and d. r(X, c) <- r(X, A) says how
-    frequent c is; it applies to all X. A, X and Y are different entities. The confidence of a rule is hits / (body + 5)
-    (Meilicke et al. 2019) in the training triples; rules with fewer than two hits are left out.
+    There are four forms of rules: r(X, Y) <- s(X, Y) and r(X, Y) <- s(X, A), t(A, Y), with s and t in either direction;
+    and r(X, c) <- s(X, d) and r(X, c) <- s(X, A), where the constant c is a tail or a head. r(X, c) <- r(X, A) applies
+    to all X, and its confidence is the frequency of c. A, X and Y are different entities. The confidence of a rule is
+    hits / (body + 5) in training (Meilicke et al. 2019). Rules with fewer than two hits are left out.
 
-    A candidate's score is -log Π (1 - confidence) over at most five rules: the best rules of those that begin with each
-    relation, the best one with the candidate as the constant c, and the best one with the candidate as X. What they say
-    is treated as independent. Without a rule the score is 0. What `Exclusions` exclude ranks behind all others.
+    The score of a candidate is -log Π (1 - confidence) over at most five rules, which are treated as independent: the
+    best rule for each first relation of the body, the best one with the candidate as the constant c, and the best one
+    with the candidate as X. Without a rule the score is 0. Candidates that an `Exclusion` excludes rank last.
 
     Args:
         graph: the graph.
-        minutes: time for mining. When it is over, the remaining rules are left out, and `complete` is False; if it is
-            not reached, the rules depend on the graph alone.
+        minutes: time limit for mining. If it is reached, the remaining rules are left out and `complete` is False;
+            otherwise the rules depend on the graph only.
         min_confidence: smallest confidence of a rule.
 
     Raises:
@@ -99,7 +99,7 @@ class RuleModel(ByName, NumpyModel):
         return len(self._paths) // 2 + sum(hits.nnz for hits in self._constants.values())
 
     def best(self, k: int = 20) -> Table[Rule]:
-        """Returns the k rules with the greatest confidence, of equal ones those with more hits first.
+        """Returns the k rules with the highest confidence; equal ones are ordered by hits.
 
         Raises:
             UsageError: `k` is below 1.
@@ -118,7 +118,7 @@ class RuleModel(ByName, NumpyModel):
         return Table([Rule(*x) for x in values], Rule._fields, f"rules of {self.graph.name}")
 
     def excluding(self, k: int = 20) -> Table[Exclusion]:
-        """Returns the k exclusions that are expected most often by chance.
+        """Returns the k exclusions with the most pairs expected by chance.
 
         Raises:
             UsageError: `k` is below 1.

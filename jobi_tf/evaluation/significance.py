@@ -19,8 +19,8 @@ class Difference(NamedTuple):
 def paired_bootstrap(a: np.ndarray, b: np.ndarray, samples: int = 10_000, seed: int = 0) -> Difference:
     """Returns the difference of the means of paired values, such as reciprocal ranks, with its significance.
 
-    The pairs are drawn with replacement `samples` times. The p-value is the share of draws whose difference is as far
-    from the observed one as that is from 0, the observed one counted as a draw (Efron and Tibshirani 1993).
+    The pairs are resampled with replacement `samples` times. The p-value is the share of samples, the data included,
+    whose difference is as far from the observed difference as that is from 0 (Efron and Tibshirani 1993).
 
     Args:
         a: values of the first model, float [N], one for each triple.

@@ -58,19 +58,16 @@ class _Queries:
 def fit_weights(
     models: Sequence[RankedModel], graph: Graph, sides: bool = True, scales: np.ndarray | None = None
 ) -> Fitted:
-    """Fits weights of models, by which their scores are multiplied before they are added.
+    """Fits the weights by which the scores of models are multiplied before they are added.
 
-    The weights minimize the cross entropy of validation triples, estimated from the best wrong answers of the
-    unweighted sum and a sample of the others. Those of a relation are drawn to weights that are the same for all
-    relations, the more the fewer validation triples it has. How strongly, and whether this is better than no weights
-    at all, is decided on halves of the validation split: the simplest way of weighting is taken that is not worse than
-    the best by more than a standard error.
+    The weights minimize the cross-entropy of the validation triples, estimated from the best wrong answers of the
+    unweighted sum and a sample of the others. `jobi_tf.merge_runs` describes the shrinkage.
 
     Args:
         models: the models.
         graph: their graph, which has validation triples.
-        sides: whether relations have weights of their own for heads: in R more rows, as reciprocal relations.
-        scales: what the scores of each model are multiplied by beforehand, [models]; None: 1.
+        sides: whether relations have separate weights for heads, in R more rows, like reciprocal relations.
+        scales: factors by which the scores of each model are first multiplied, [models]; None: 1.
     """
     queries = _queries(models, graph, sides, np.ones(len(models)) if scales is None else scales)
     rows = graph.num_relations * (2 if sides else 1)

@@ -51,17 +51,17 @@ class Trainable(Protocol):
 
 @dataclass(frozen=True)
 class Exported:
-    """A version that was written.
+    """A version of an export.
 
     Args:
-        path: its folder.
-        version: its number.
-        dtype: type of the stored tables.
-        top_k: the greatest `k` of a request.
+        path: folder of the version.
+        version: number of the version.
+        dtype: dtype of the stored tables.
+        top_k: largest `k` of a request.
         typed: whether answers are restricted to entities seen with the relation.
-        candidates: number of entities that answers are restricted to, None for all.
-        calibration: the probability of a score, and how reliable it is.
-        drift: how far scores are from the model's; None for float32.
+        candidates: number of entities that can be answers; None: all.
+        calibration: the calibration of scores to probabilities, and its reliability.
+        drift: difference between the scores and those of the model; None for float32.
     """
 
     path: Path
@@ -75,7 +75,7 @@ class Exported:
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
+        """Total size of the files in bytes."""
         return sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
 
 
@@ -91,23 +91,23 @@ def export_run(
 ) -> Exported:
     """Writes a run as `folder/<version>`, a SavedModel that is queried by name.
 
-    TensorFlow Serving, C++ and Python load it without this library. It holds the triple head only. The version appears
-    complete or not at all. Without `tensorflow-serving-api` it has no warm-up requests; a `UserWarning` says so.
+    TensorFlow Serving, C++ and Python load it without this library. It contains the triple head only. The version
+    appears when it is complete. Without `tensorflow-serving-api`, warm-up requests are omitted with a `UserWarning`.
 
     Args:
         run: the run.
-        folder: holds the versions; created if it does not exist.
-        version: number of the version; the default is the one after the last.
-        top_k: the greatest number of answers that a request can ask for, 1 to 1,000.
-        dtype: type of the stored tables, `"float32"` or `"float16"`.
+        folder: folder of the versions; created if it does not exist.
+        version: number of the version; None: the next one.
+        top_k: largest number of answers that a request can ask for, 1 to 1,000.
+        dtype: dtype of the stored tables, `"float32"` or `"float16"`.
         candidates: file with one entity name per line; only these are returned as answers.
-        typed: restrict answers to entities that training saw on that side of the relation.
-        warmup: write the requests that a server computes when it loads the version.
+        typed: whether to restrict answers to entities that training saw on that side of the relation.
+        warmup: whether to write the requests that a server computes when it loads the version.
 
     Raises:
         UsageError: an option is out of range, the version exists, or the folder is that of a run.
-        DataError: `candidates` cannot be read, or holds an unknown name or none.
-        JobiError: the model's weights are not finite.
+        DataError: `candidates` cannot be read, is empty or contains an unknown name.
+        JobiError: the weights of the model are not finite.
 
     Example:
         >>> exported = export_run(jobi_tf.load_run("runs/umls"), "exports/umls")

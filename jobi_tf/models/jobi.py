@@ -26,33 +26,33 @@ HEADS = ("triple", "pair")
 class JoBi(DistributedModel):
     """A knowledge-graph embedding with a triple head and an optional pair head over one entity table.
 
-    The triple head scores triples. The pair head, with relation embeddings of its own, scores whether the entities of a
-    triple occur with its relation at all. It only helps training: `score`, ranking and export use the triple head.
+    The triple head scores triples. The pair head, which has its own relation embeddings, scores whether the entities of
+    a triple occur with its relation. It is only used in training; `score`, ranking and export use the triple head.
 
     Args:
         num_entities: number of entities, E.
         num_relations: number of relations, R.
-        dim: the paper's embedding size d. ComplEx, SimplE and RotatE have two vectors of that length for each entity;
-            `entities.table` has the width in real numbers.
+        dim: the embedding size d of the paper. ComplEx, SimplE and RotatE have two vectors of that length for each
+            entity, so a row of `entities.table` has 2d numbers.
         scorer: the score function: `"complex"`, `"distmult"`, `"simple"`, `"rescal"`, `"tucker"`, `"transe"`,
             `"rotate"`, `"typecomplex"`, `"conve"` (needs `reciprocal`), or a `jobi_tf.Scorer`.
         joint: whether there is a pair head.
-        reciprocal: whether each relation has an inverse, r + R, by which heads are sought: the head of (?, r, t) as the
-            tail of (t, r + R, ?). The two sides of a triple then have different scores; `score` is that of the tail.
-        regularizers: losses to add: `"n3"`, `"l2"`, `"dura"`, `"relation_prediction"`, or `jobi_tf.Regularizer`s.
+        reciprocal: whether each relation r has an inverse, r + R, so that the head of (?, r, t) is predicted as the
+            tail of (t, r + R, ?). A triple then has a different score on each side; `score` returns that of the tail.
+        regularizers: `"n3"`, `"l2"`, `"dura"`, `"relation_prediction"`, or objects of `jobi_tf.Regularizer`.
         entity_dropout: dropout rate of the known entity's embedding in training queries, in [0, 1).
         relation_dropout: dropout rate of relation embeddings in training queries, in [0, 1).
-        entity_initializer: a Keras initialiser or its name. None: Glorot normal over each [E, d] part of the table.
-        relation_initializer: the same for relations. None: that of the scorer, mostly Glorot normal.
-        freeze_entities: whether entity embeddings, such as pretrained ones, stay as they are.
-        precision: `"float32"`, or `"bfloat16"`: dtype of the products of queries and all entities in training; weights,
-            losses and updates, and all scores outside of training, stay float32.
+        entity_initializer: a Keras initializer or its name. None: Glorot normal over each [E, d] part of the table.
+        relation_initializer: the same for relations. None: that of the scorer, usually Glorot normal.
+        freeze_entities: whether entity embeddings, such as pretrained ones, are not trained.
+        precision: `"float32"` or `"bfloat16"`, the dtype of the products of queries and all entities in training.
+            Weights, losses, updates, and scores outside of training are always float32.
         table_dtype: dtype of the entity table and its optimizer state; `"bfloat16"` is for sampled negatives only.
-        seed: seed of the default initialisers and of dropout.
+        seed: seed of the default initializers and of dropout.
 
     Raises:
-        UsageError: a size or rate is out of range; there is no such scorer or regulariser; the scorer needs reciprocal
-            relations; the dtype policy is not float32; or the precision or a regulariser does not suit the scorer.
+        UsageError: a size or rate is out of range; a scorer or regularizer is unknown; the scorer needs reciprocal
+            relations; the dtype policy is not float32; or the precision or a regularizer does not suit the scorer.
 
     Example:
         >>> model = jobi_tf.JoBi(num_entities=135, num_relations=46, dim=32)
@@ -112,12 +112,12 @@ class JoBi(DistributedModel):
         """Scores a batch by each head.
 
         Args:
-            inputs: the fields of one form of a batch of `jobi_tf.models.batches`, such as `OwnNegatives` or `Queries`;
-                `jobi_tf.training_batches` and `jobi_tf.query_batches` make them.
-            training: whether embeddings are dropped out.
+            inputs: the fields of a class of `jobi_tf.models.batches`, such as `OwnNegatives` or `Queries`, as made by
+                `jobi_tf.training_batches` and `jobi_tf.query_batches`.
+            training: whether to apply dropout.
 
         Returns:
-            `triple`, and `pair` of a joint model: float32 scores, whose shape the form defines.
+            The float32 scores of the head `triple`, and of `pair` in a joint model. Their shape depends on the class.
 
         Raises:
             UsageError: there is no form with these keys, or it does not suit reciprocal relations.
@@ -144,8 +144,8 @@ class JoBi(DistributedModel):
                 Keras optimizer or its name, which updates whole tables in each step.
             loss: a loss for each output, such as `{"triple": jobi_tf.SampledSoftmax(), "pair": ...}`.
             *args: as for `keras.Model.compile`.
-            jit_compile: `True` compiles the whole step by XLA, on one device only. `"auto"` is the same as `False`:
-                only some functions are compiled, and only on CPUs, so that the result does not depend on the machine.
+            jit_compile: whether XLA compiles the whole step, on one device only. `"auto"` means `False` here: XLA then
+                only compiles some functions, on CPUs.
             **kwargs: as for `keras.Model.compile`.
         """
         super().compile(optimizer, loss, *args, jit_compile=jit_compile if jit_compile != "auto" else False, **kwargs)

@@ -40,10 +40,10 @@ class Positives:
 
 
 class Regularizer(Named, ABC):
-    """A function of the training triples of a batch and the heads of the model, float32 []; it is added to the loss.
+    """Base class of terms that are added to the loss, computed from the training triples of a batch and the heads.
 
     Attributes:
-        linear_only: whether the scorer has to be linear in the relation.
+        linear_only: whether the scorer must be linear in the relation.
     """
 
     linear_only = False
@@ -83,13 +83,13 @@ class _Norm(Regularizer):
 
 @keras.saving.register_keras_serializable("jobi_tf")
 class N3(_Norm):
-    """weight / 3 · Σ |x|³ over the embeddings of head, relation and tail, in the mean over triples.
+    """Mean over triples of weight / 3 · Σ |x|³ over the embeddings of head, relation and tail.
 
-    Complex numbers count by their moduli.
+    |x| is the modulus of complex numbers.
 
     Args:
-        weight: weight of the entities and of the relations of the triple head.
-        pair_weight: weight of the relations of the pair head.
+        weight: weight for entities, and for relations of the triple head.
+        pair_weight: weight for relations of the pair head.
 
     Reference: Lacroix et al., Canonical Tensor Decomposition for Knowledge Base Completion, ICML 2018.
     """
@@ -104,7 +104,7 @@ class N3(_Norm):
 
 @keras.saving.register_keras_serializable("jobi_tf")
 class L2(_Norm):
-    """weight / 2 · Σ |x|² over the embeddings of head, relation (of each head) and tail, in the mean over triples."""
+    """Mean over triples of weight / 2 · Σ |x|² over the embeddings of head, tail, and relation in each head."""
 
     def __init__(self, weight: float = 0.01):
         self.weight = self.pair_weight = _weight(weight)
@@ -116,11 +116,11 @@ class L2(_Norm):
 
 @keras.saving.register_keras_serializable("jobi_tf")
 class RelationPrediction(Regularizer):
-    """weight times the negative log-likelihood of a triple's relation, in the mean over triples.
+    """Mean over triples of weight times the negative log-likelihood of the relation.
 
-    It is that of a softmax over the triple head's scores of all relations between head and tail; with reciprocal
-    relations over those of the inverses too, on both sides. Queries against all entities contain a triple once for each
-    side, with half of the weight, so that the weight of the paper is half of this one.
+    The likelihood is a softmax over the scores of the triple head for all relations between head and tail; with
+    reciprocal relations, it includes their inverses, on both sides. Queries against all entities contain each triple
+    once for each side, with half the weight, so a weight in the paper corresponds to twice that weight here.
 
     Reference: Chen et al., Relation Prediction as an Auxiliary Training Objective, AKBC 2021.
     """
@@ -142,10 +142,10 @@ class RelationPrediction(Regularizer):
 
 @keras.saving.register_keras_serializable("jobi_tf")
 class DURA(Regularizer):
-    """weight / 2 · (|h|² + |t|² + |h·R|² + |R·t|²) of the triple head, in the mean over triples.
+    """Mean over triples of weight / 2 · (|h|² + |t|² + |h·R|² + |R·t|²) in the triple head.
 
-    h·R is the query for the tail and R·t that for the head, so that entities which complete the same queries are drawn
-    together. Only for scorers that are the dot product of a query and an embedding.
+    h·R is the query for the tail and R·t the query for the head, so entities that answer the same queries become more
+    similar. The scorer must be the dot product of a query and an embedding.
 
     Reference: Zhang et al., Duality-Induced Regularizer for Tensor Factorization Based Knowledge Graph Completion,
     NeurIPS 2020.

@@ -52,22 +52,22 @@ def write_report(
     limit: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Path:
-    """Writes one self-contained HTML page that measures and compares runs; it appears complete or not at all.
+    """Writes a self-contained HTML page that evaluates and compares runs.
 
     Args:
-        runs: run folders, all on the same graph; the first is what the others are compared with.
-        out: the file; one that exists is replaced.
-        split: `valid`, to choose by, or `test`.
-        limit: the most triples to rank; of a larger split, a sample that is the same for every run.
+        runs: run folders on the same graph; the others are compared with the first.
+        out: the file; an existing file is replaced when the new one is complete.
+        split: `valid`, to choose settings, or `test`.
+        limit: largest number of triples to rank; a larger split is sampled, equally for all runs.
         progress: called with the number of triples ranked on a side since its last call.
 
     Returns:
         The file.
 
     Raises:
-        UsageError: the runs are on different graphs, one is given twice, or there is none; `split`, `limit` or `out`
-            cannot be.
-        DataError: a folder is not that of a run that finished an epoch, or the split is empty.
+        UsageError: the runs are on different graphs, a run is given twice, or none is given; or `split`, `limit` or
+            `out` is invalid.
+        DataError: a folder is not that of a run with a finished epoch, or the split is empty.
         MissingExtraError: Jinja or pandas is not installed.
 
     Example:

@@ -21,19 +21,19 @@ class ValidationRanking(keras.callbacks.Callback):
     """Ranks validation triples and adds `val_mrr`, `val_hits@1`, `val_hits@3`, `val_hits@10` and `val_mean_rank` to
     `logs`.
 
-    Callbacks that follow in the list, such as Keras' `EarlyStopping("val_mrr", mode="max")`, see these metrics. Ranks
-    are filtered with the training and validation triples, so that nothing is chosen by looking at test triples. Keras'
-    `CSVLogger`, whose columns are the metrics of the first epoch, records them only with `every=1`.
+    Later callbacks in the list, such as Keras' `EarlyStopping("val_mrr", mode="max")`, see these metrics. Ranks are
+    filtered with the training and validation triples only, so that nothing is chosen by looking at test triples.
+    Keras' `CSVLogger`, whose columns are the metrics of the first epoch, records them only with `every=1`.
 
     Args:
         graph: the graph.
-        every: epochs between rankings; the last epoch is always ranked.
-        epochs: number of the last epoch; None: that of `fit`.
-        first: number of the first epoch that is ranked, from 1; None: `every`.
+        every: number of epochs between rankings; the last epoch is always ranked.
+        epochs: the last epoch; None: that of `fit`.
+        first: the first epoch to rank, counted from 1; None: `every`.
 
     Attributes:
-        due: whether this epoch ends with a ranking.
-        ranks: the ranks of the last ranking, for heads and for tails.
+        due: whether the current epoch ends with a ranking.
+        ranks: the ranks of heads and of tails in the last ranking.
 
     Raises:
         UsageError: `every` or `first` is below 1, or the graph has no validation triples.
@@ -79,18 +79,18 @@ class ValidationRanking(keras.callbacks.Callback):
 
 
 class AverageWeights(keras.callbacks.Callback):
-    """Puts the mean of the weights after the last epochs into the model at the end of each epoch.
+    """Sets the model to the mean of the weights after the last epochs, at the end of each epoch.
 
-    Callbacks that follow in the list, such as `ValidationRanking`, see the mean, and the model keeps it after `fit`.
-    The next epoch continues from the weights that training had reached, so training itself does not change. After epoch
-    k the mean moves 1 / min(k, `epochs`) of the way to the weights. Both are kept in memory beside the model.
+    Later callbacks in the list, such as `ValidationRanking`, see the mean, and the model keeps it after `fit`. Training
+    itself does not change: the next epoch starts from the last weights. After epoch k the mean moves by a share of
+    1 / min(k, `epochs`) towards the weights. Mean and weights are both kept in memory beside the model.
 
     Args:
-        epochs: about how many epochs count, at least 2.
+        epochs: approximate number of epochs in the mean, at least 2.
 
     Attributes:
         mean: the mean of each weight, float32 arrays; None before the end of the first epoch.
-        count: how many epochs have ended.
+        count: number of epochs that have ended.
 
     Raises:
         UsageError: `epochs` is below 2.

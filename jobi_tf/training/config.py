@@ -48,8 +48,8 @@ class TrainConfig(BaseModel):
 
     recipe: str | None = Field(
         None,
-        description="settings to start from, over which other options win: paper, strong, fast, large, auto (which "
-        "searches for some), or a YAML file",
+        description="named settings, which other options override: paper, strong, fast, large, auto (found by a "
+        "search), or a YAML file",
     )
     minutes: float | None = Field(
         None, gt=0, description="recipe auto: time for the search and the training (default: 15)"
@@ -58,23 +58,23 @@ class TrainConfig(BaseModel):
     split: str | None = Field(
         None, description="shares of train/valid/test for one file of triples, such as 0.8/0.1/0.1"
     )
-    columns: str | None = Field(None, description="names of the head, relation and tail columns, such as a,b,c")
+    columns: str | None = Field(None, description="names or numbers of head, relation and tail columns, such as a,b,c")
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: detect)")
     weights: str | None = Field(None, description="name or number of the column with the weights of training triples")
     model: Literal["complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate", "typecomplex", "conve"] = (
         Field("complex", description="score function; conve needs full-softmax and reciprocal relations")
     )
     reciprocal: bool = Field(
-        False, description="give each relation an inverse for seeking heads (full-softmax, or negatives by side)"
+        False, description="predict heads by inverse relations (needs full-softmax or negatives by side)"
     )
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(1.0, ge=0, description="weight of the pair loss")
     answers_per_query: int = Field(
-        8, ge=1, description="full-softmax: most answers of a query, which is divided if it has more (in the paper: 1)"
+        8, ge=1, description="full-softmax: largest number of answers of a query; others are split (paper: 1)"
     )
     pair_entities: int | None = Field(
-        None, ge=1, description="full-softmax: entities that the pair loss takes in a step, in turn (default: all)"
+        None, ge=1, description="full-softmax: entities in the pair loss of a step, taken in turn (default: all)"
     )
     dim: int = Field(200, ge=1, description="embedding size d; ComplEx, SimplE and RotatE store 2d real numbers")
     loss: Literal["softmax", "full-softmax", "logistic", "margin"] = Field(
@@ -86,7 +86,7 @@ class TrainConfig(BaseModel):
         description="margin of the loss margin (default: 1); added to scores by logistic (default: 0, distances: 6)",
     )
     adversarial_temperature: float = Field(
-        0.0, ge=0, description="logistic: weigh negatives by a softmax of this times their scores"
+        0.0, ge=0, description="logistic: weight negatives by a softmax of their scores times this value"
     )
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="share of the triple head's target that is spread over all candidates"
@@ -94,7 +94,7 @@ class TrainConfig(BaseModel):
     n3: float = Field(0.0, ge=0, description="weight of N3 on the embeddings of training triples")
     n3_pair: float = Field(0.0, ge=0, description="weight of N3 on the relation embeddings of the pair head")
     l2: float = Field(0.0, ge=0, description="weight of L2 on the embeddings of training triples")
-    dura: float = Field(0.0, ge=0, description="weight of DURA on entities and queries of training triples")
+    dura: float = Field(0.0, ge=0, description="weight of DURA on the entities and queries of training triples")
     entity_dropout: float = Field(0.0, ge=0, lt=1, description="dropout rate of entity embeddings in training queries")
     relation_dropout: float = Field(
         0.0, ge=0, lt=1, description="dropout rate of relation embeddings in training queries"
@@ -119,21 +119,21 @@ class TrainConfig(BaseModel):
     negatives: int = Field(50, ge=1, description="negatives for each triple")
     negatives_mode: Literal["own", "by-side", "shared", "shared-by-side"] = Field(
         "own",
-        description="own: negatives for each triple; shared: for the triples of a chunk, which is faster; by side: one "
-        "loss for heads and one for tails, instead of one for both",
+        description="own: each triple has its own negatives; shared: the triples of a chunk share them, which is "
+        "faster; by-side: separate losses for heads and tails",
     )
-    chunk: int = Field(10, ge=1, description="triples that share their negatives")
+    chunk: int = Field(10, ge=1, description="number of triples that share their negatives")
     filter_negatives: bool = Field(False, description="leave negatives that are training triples out of the loss")
     learning_rate: float | None = Field(
         None, gt=0, description="learning rate (default: 0.0008 for Adam, 0.0012 with shared negatives; 0.1 for others)"
     )
     optimizer: Literal["adam", "adagrad", "row-adagrad"] = Field(
         "adam",
-        description="optimizer, which updates only the rows of a batch; row-adagrad keeps one number a row, and so "
+        description="optimizer, which updates only the rows of a batch; row-adagrad keeps one number per row, which "
         "takes a third of Adam's memory",
     )
     schedule: Literal["constant", "cosine", "exponential"] = Field(
-        "constant", description="learning rate over all epochs: constant, by cosine to 0, or to a hundredth"
+        "constant", description="learning rate over all epochs: constant, falling to 0 (cosine) or to a hundredth"
     )
     epochs: int = Field(100, ge=1, description="largest number of epochs")
     average_epochs: int = Field(
@@ -141,19 +141,17 @@ class TrainConfig(BaseModel):
     )
     eval_every: int = Field(5, ge=0, description="epochs between rankings of the validation split; 0: never rank")
     eval_first: int | None = Field(
-        None,
-        ge=1,
-        description="epoch of the first ranking, from which the others are counted (default: like the others)",
+        None, ge=1, description="epoch of the first ranking, from which --eval-every counts (default: --eval-every)"
     )
     monitor: Literal["mrr", "hits@1", "hits@3", "hits@10"] = Field(
-        "mrr", description="validation metric by which the best epoch is kept"
+        "mrr", description="validation metric that chooses the best epoch and ends training"
     )
-    patience: int = Field(2, ge=1, description="rankings without a better result after which training stops")
-    warm_start: str | None = Field(None, description="run whose embeddings to begin with, by name; others are new")
+    patience: int = Field(2, ge=1, description="number of rankings without improvement after which training stops")
+    warm_start: str | None = Field(None, description="run to copy embeddings from, by name; others are initialised")
     entity_vectors: str | None = Field(
-        None, description="pretrained entity embeddings to begin with, by name: .npz or word2vec text"
+        None, description="file of pretrained entity embeddings, by name: .npz or word2vec text"
     )
-    freeze_entities: bool = Field(False, description="keep the given entity embeddings as they are")
+    freeze_entities: bool = Field(False, description="do not train the given entity embeddings")
     checkpoint_every: str = Field(
         "1", pattern=r"^[1-9]\d*m?$", description="epochs between checkpoints, or minutes such as 10m"
     )
@@ -168,13 +166,13 @@ class TrainConfig(BaseModel):
     seed: int = Field(0, ge=0, lt=2**62, description="seed of embeddings, order, negatives and dropout")
     strategy: Literal["auto", "one", "mirrored", "multi-worker", "parameter-server"] = Field(
         "auto",
-        description="one device, several ones of this machine (mirrored), or several processes that TF_CONFIG names: "
-        "workers, or workers with parameter servers; auto takes what there is",
+        description="one: one device; mirrored: several devices of this machine; multi-worker, parameter-server: the "
+        "processes in TF_CONFIG; auto: whichever is available",
     )
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to use: all, or their numbers")
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
-    merged_from: list[str] | None = Field(None, description="runs that `jobi-tf merge` made this run of")
+    merged_from: list[str] | None = Field(None, description="runs that `jobi-tf merge` merged into this run")
 
     @classmethod
     def create(cls, settings: Mapping[str, Any], where: str = "settings") -> "TrainConfig":

@@ -28,23 +28,23 @@ def extend(
 ) -> Run:
     """Returns a new run in which entities that training never saw have embeddings fitted to the given triples.
 
-    All other embeddings are as they were. The triples become training triples of the new graph, so known facts, and are
-    no longer in its other splits. The embedding of a new entity begins at the mean of the entities that occur with its
-    relations, and is fitted by the loss of the run's settings, with negatives from the whole graph, and as a negative
-    of other training triples.
+    All other embeddings stay as they are. The triples become training triples of the new graph and are removed from its
+    other splits. The embedding of a new entity starts from the mean of the entities that occur with its relations. It
+    is fitted by the loss of the run's settings, with negatives from the whole graph, and also as a negative of other
+    training triples.
 
     Args:
         run: the run.
-        triples: names (head, relation, tail), as for `Graph.from_triples`; heads and tails may be new, relations have
-            to occur in training.
-        steps: steps with the given triples; None: 100, or 10 epochs if these are more.
-        learning_rate: of Adam.
+        triples: names (head, relation, tail), as for `Graph.from_triples`. Heads and tails can be new; relations must
+            occur in training.
+        steps: number of steps with the given triples; None: 100 or 10 epochs, whichever is more.
+        learning_rate: learning rate of Adam.
 
     Returns:
         The new run; `save(folder)` writes it.
 
     Raises:
-        DataError: there is no triple, a name cannot be used, or a relation does not occur in training.
+        DataError: there are no triples, a name is invalid, or a relation does not occur in training.
         UsageError: `steps` is below 1.
 
     Example:

@@ -24,28 +24,28 @@ WEIGHTS = ("fitted", "equal")
 
 
 def merge_runs(runs: Sequence[Run | str | Path], out: str | Path, weights: str = "fitted") -> Run:
-    """Merges runs of one graph into a run whose scores are the weighted sum of theirs.
+    """Merges runs of one graph into a run whose scores are the weighted sum of their scores.
 
-    The embeddings of the runs are put side by side, so that the merged model is an ordinary one with the sum of their
-    sizes. The weights multiply its relation embeddings. Its pair head is left out, as it only helps training.
+    The embeddings of the runs are concatenated, so the merged model is an ordinary one whose size is the sum of the
+    sizes. The weights are multiplied into its relation embeddings. It has no pair head, which is only used in training.
 
-    With `weights="fitted"` each relation, with reciprocal relations each side of it, has a weight for each run. They
-    minimize the cross entropy of validation triples, and are drawn to weights that are the same for all relations, the
-    more the fewer validation triples a relation has. How strongly, and whether this is better than no weights at all,
-    is decided on halves of the validation split: the simplest way of weighting is taken that is not worse than the best
-    by more than a standard error.
+    With `weights="fitted"`, each run has a weight for each relation, or for each side of it with reciprocal relations.
+    The weights minimize the cross-entropy of the validation triples, with shrinkage towards weights that are equal for
+    all relations, which is stronger for relations with few validation triples. The amount of shrinkage is chosen on
+    held-out halves of the validation split, among no weights, equal weights for all relations, and weights for each
+    relation: the simplest choice within a standard error of the best.
 
     Args:
         runs: two or more runs, or their folders, of ComplEx, DistMult, SimplE or RESCAL.
-        out: folder of the merged run. `merged.json` there has the weights and the settings of the runs.
-        weights: `"fitted"` or `"equal"`, by which the scores are the plain sum.
+        out: folder of the merged run. Its `merged.json` contains the weights and the settings of the runs.
+        weights: `"fitted"`, or `"equal"` for the plain sum of the scores.
 
     Returns:
         The merged run.
 
     Raises:
         UsageError: there are fewer than two runs; they differ in graph, scorer or reciprocal relations, or cannot be
-            summed; `weights` is unknown, or there are no validation triples to fit them; or `out` has files already.
+            summed; `weights` is unknown, or there are no validation triples to fit them; or `out` is not empty.
         DataError: a folder is not that of a run.
 
     Example:

@@ -20,14 +20,14 @@ SAMPLE = 200  # validation queries of each side by which the scores of a model a
 
 
 class Pool(ByName):
-    """Runs of one graph, and its rules, whose weighted scores are added: a log-linear pool.
+    """A log-linear pool: the weighted sum of the scores of several runs of one graph, and of its rules.
 
-    The scores of each member are divided by their standard deviation over validation queries. Each relation and side
-    has a weight for each member, fitted on the validation split as `fit_weights` describes.
+    The scores of each member are divided by their standard deviation over validation queries. Each member has a weight
+    for each relation and side, fitted on the validation split as by `jobi_tf.merge_runs`.
 
     Args:
-        runs: runs, or their folders, of any scorers.
-        rules: the rules of the graph, which are two members: what they predict, and what they exclude.
+        runs: runs, or their folders, with any scorers.
+        rules: the rules of the graph. They are two members: the predictions of the rules and their exclusions.
 
     Raises:
         UsageError: there are fewer than two members, they are on different graphs, or the graph has no validation
@@ -59,7 +59,7 @@ class Pool(ByName):
         self.model = PoolModel(models, self.fitted.weights * scales)
 
     def evaluate(self, split: str = "test", side: str = "both", **options: Any) -> Evaluation:
-        """Ranks a split; see `jobi_tf.evaluate`. Ranks of `valid` are of the triples that weights were fitted on."""
+        """Ranks a split, see `jobi_tf.evaluate`. The weights of the pool were fitted on `valid`."""
         return evaluate(self, None, split, side, **options)
 
 

@@ -39,7 +39,7 @@ class Neighbor(NamedTuple):
 
 
 class NewTriple(NamedTuple):
-    """A triple that the graph does not hold, and its score."""
+    """A triple that the graph does not contain, and its score."""
 
     head: str
     relation: str
@@ -78,13 +78,13 @@ class Run(ByName):
 
     @property
     def history(self) -> dict[str, list[Any]]:
-        """The metrics of each epoch by name, as `history` of Keras' `History`; None where an epoch lacks one."""
+        """The metrics of each epoch by name, as in Keras' `History.history`; None for epochs without a value."""
         rows = RunFolder(self.path).read_metrics() if self.path else []
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
-        """Returns the scores of triples of names (head, relation, tail): float32 [N]. Higher is more likely true.
+        """Returns the scores of triples of names (head, relation, tail), float32 [N]; higher is more plausible.
 
         Raises:
             DataError: a name is unknown.
@@ -96,8 +96,8 @@ class Run(ByName):
     def relations(self, head: str, tail: str, k: int = 10) -> Table[RelationAnswer]:
         """Returns the k best relations of (head, ?, tail), best first.
 
-        Scores of different relations are comparable only roughly, since training compares entities; the loss of
-        relation prediction makes them comparable.
+        Scores of different relations are only roughly comparable, since training compares entities, unless the model
+        was trained with relation prediction.
 
         Raises:
             DataError: a name is unknown.
@@ -138,7 +138,7 @@ class Run(ByName):
         return Table(rows, Neighbor._fields, f"entities near {name}")
 
     def explain(self, head: str, relation: str, tail: str) -> Explanation:
-        """Returns scores, ranks and probability of a triple, and the training triples and paths that speak for it.
+        """Returns scores, ranks and probability of a triple, and the training triples and paths that support it.
 
         Raises:
             DataError: a name is unknown.
@@ -149,15 +149,15 @@ class Run(ByName):
 
     @cached_property
     def calibration(self) -> Calibration:
-        """The probabilities that scores stand for, fitted on validation triples."""
+        """The calibration of scores to probabilities, fitted on validation triples."""
         options = self.graph, self.config.p, self.config.seed, FEW_TRIPLES
         return calibrate(lambda x: self.model.score(x).numpy(), *options)
 
     def complete(self, relation: str | None = None, k: int = 100) -> Table[NewTriple]:
-        """Returns the k triples with the greatest scores that the graph does not hold; see `best_new_triples`.
+        """Returns the k triples with the highest scores that the graph does not contain; see `best_new_triples`.
 
         Args:
-            relation: their relation; None for all relations.
+            relation: the relation of the triples; None: all relations.
             k: largest number of triples.
 
         Raises:
@@ -181,10 +181,10 @@ class Run(ByName):
         return extend(self, triples, **options)
 
     def save(self, folder: str | Path) -> "Run":
-        """Writes the run as a new folder, for `jobi_tf.load_run`, and returns the run that is there.
+        """Writes the run to a new folder, which `jobi_tf.load_run` opens, and returns the run in the folder.
 
         Raises:
-            UsageError: the folder has files already.
+            UsageError: the folder is not empty.
             OSError: it cannot be written.
         """
         check_new(Path(folder))
@@ -195,13 +195,13 @@ class Run(ByName):
 
 
 def load_run(folder: str | Path) -> Run:
-    """Opens the folder of a run; if there is no best model yet, with the last checkpoint.
+    """Opens the folder of a run, with its best model or, if there is none yet, with the last checkpoint.
 
-    In the scope of a `tf.distribute.ParameterServerStrategy` the servers read what others have written, so that this
-    process needs no memory for the tables.
+    In the scope of a `tf.distribute.ParameterServerStrategy`, the servers read the weights, so that this process needs
+    no memory for the tables.
 
     Args:
-        folder: the folder; or `"world"`, a run on the data set `world` that is part of the package.
+        folder: the folder; or `"world"`, a pretrained run on the data set `world`, which is part of the package.
 
     Example:
         >>> jobi_tf.load_run("world").tails("Switzerland", "neighbour", k=3)

@@ -60,7 +60,7 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
 
     Args:
         path: the file.
-        compile: whether to compile it with its optimizer and losses, if it was saved with them.
+        compile: whether to compile the model, if it was saved with an optimizer and losses.
 
     Raises:
         DataError: the file is missing or damaged.

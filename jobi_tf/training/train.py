@@ -46,24 +46,24 @@ def train(
 ) -> Run:
     """Trains a model and returns its run, with the weights that were best on the validation split.
 
-    With a `recipe` its settings take the place of the defaults. The recipe `auto` compares a few settings on the
-    validation split and trains with the best of them, all within `minutes`.
+    The settings of a `recipe` replace the defaults. The recipe `auto` compares a few settings on the validation split
+    and trains with the best of them, within `minutes`.
 
-    Several workers that `TF_CONFIG` names all call this with the same arguments, and share the run folder: the first of
-    them, the chief, writes it. If it names parameter servers too, this returns in the chief only; the process of a
-    worker or a server serves the chief and ends after it.
+    If `TF_CONFIG` names several workers, all call this function with the same arguments and a shared run folder, which
+    the first worker, the chief, writes. If it also names parameter servers, the function only returns in the chief; the
+    processes of workers and servers end after the chief.
 
     Args:
         dataset: name of a data set, path of a folder or file of triples, or a graph.
-        config: settings; without it they are made of `settings`.
-        callbacks: Keras callbacks to add, or a function that returns them, given the training that is about to begin.
-            They see the metrics of the validation, and what they add to `logs` is recorded. By default a progress
+        config: all settings.
+        callbacks: Keras callbacks to add, or a function of the training, called before it starts, that returns them.
+            They see the validation metrics, and the values that they add to `logs` are recorded. By default a progress
             display; `()` for none.
-        **settings: fields of `TrainConfig`; they take precedence over `config`.
+        **settings: fields of `TrainConfig`, which take precedence over `config`.
 
     Raises:
-        UsageError: a setting is unknown, out of range or without effect, the run folder is not empty, or the training
-            cannot fit into memory.
+        UsageError: a setting is unknown, out of range or without effect; the run folder is not empty; or the training
+            does not fit into memory.
         DataError: the data cannot be used.
         JobiError: the loss became NaN or infinite, or another worker has ended.
 
@@ -122,7 +122,7 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
 
 
 def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes: Any) -> Run:
-    """Resumes a run from its last checkpoint, with the same result as if it had not been interrupted.
+    """Resumes a run from its last checkpoint, with the same result as without the interruption.
 
     Args:
         run_dir: folder of the run.
@@ -131,7 +131,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
             `tensorboard` or `profile`.
 
     Raises:
-        UsageError: another setting was to be changed.
+        UsageError: another setting was given.
         DataError: `run_dir` is not a run, or has no checkpoint yet.
     """
     folder = RunFolder(Path(run_dir))

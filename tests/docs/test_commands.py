@@ -28,7 +28,7 @@ PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not i
 
 def option_errors(words: list[str], values_too: bool = True) -> str | None:
     """Checks the options of a `jobi-tf` command, and the values that are no paths, without running it."""
-    command, context = cli, click.Context(cli, info_name="jobi-tf")
+    command, context = cli, click.Context(cli, info_name="jobi-tf", help_option_names=["-h", "--help"])
     while isinstance(command, click.Group) and words and not words[0].startswith("--h"):
         found = command.get_command(context, words[0])
         if found is None and (found := command.get_command(context, "list")) is None:

@@ -247,7 +247,7 @@ def test_settings_come_by_how_they_differ(page):
         ["p", "0", "0.3"],
         ["dim", "8", "6"],
     ]
-    alike = {row[0]: row[1:3] for row in tables["Other than the default, alike in all runs"][1:]}
+    alike = {row[0]: row[1:3] for row in tables["Other than the default, the same in all runs"][1:]}
     assert alike["epochs"] == ["3", "3"]
     assert alike["batch_size"] == ["40", "40"]
     assert "learning_rate" not in alike

@@ -21,7 +21,7 @@ BATCH_NORM = {"momentum": 0.9, "epsilon": 1e-5, "synchronized": True}
 class ConvE(Scorer):
     """net([h, r])·t + b_t, where b_t is a bias of the tail (Dettmers et al. 2018).
 
-    An entity is stored as [e, b]. There is no query for heads: the model needs reciprocal relations.
+    An entity is stored as [e, b]. There is no query for heads, so the model needs reciprocal relations.
     """
 
     def entity_width(self, dim: int) -> int:

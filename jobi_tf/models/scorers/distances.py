@@ -56,7 +56,7 @@ class RotatE(Distance):
     """-|h∘r - t| over complex vectors, where r = exp(iθ) rotates each number by an angle (Sun et al. 2019).
 
     An entity is stored as [real, imaginary], a relation as its d angles θ. The distance is Euclidean over all 2d real
-    numbers; that of the paper is the sum of the d moduli.
+    numbers, whereas the paper uses the sum of the d moduli.
     """
 
     parts = 2

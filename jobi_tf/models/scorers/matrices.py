@@ -50,7 +50,7 @@ class RESCAL(Scorer):
 class TuckER(RESCAL):
     """W ×₁ h ×₂ r ×₃ t, where all relations of a head share the core W (Balažević et al. 2019).
 
-    A relation is a vector, of which the core makes the matrix W ×₂ r that RESCAL stores.
+    A relation is a vector r; the core turns it into the matrix W ×₂ r, which RESCAL stores.
     """
 
     def relation_width(self, dim: int) -> int:

@@ -54,15 +54,15 @@ class Named:
 
 
 class Scorer(Named, ABC):
-    """A score function that is a function of dot products of a query and a candidate.
+    """Base class of score functions, which compute scores from dot products of queries and candidates.
 
         score of a tail = score(tail_query(head, relation) · candidate(tail))
         score of a head = score(head_query(relation, tail) · candidate(head))
 
-    A bilinear scorer needs the two queries only; the rest has defaults for it. An embedding of `[..., width]` consists
-    of `parts` vectors of length d, one after the other, unless a subclass has other widths. Scorers have no state;
-    weights belong to the model. To save models with a scorer of your own, register it with
-    `keras.saving.register_keras_serializable`, and keep each argument of its constructor in an attribute of that name.
+    A bilinear scorer only defines the two queries; all other methods have suitable defaults. By default, an embedding
+    `[..., width]` consists of `parts` vectors of length d, one after the other. Scorers have no state; weights belong
+    to the model. To save models with your own scorer, register it with `keras.saving.register_keras_serializable`, and
+    keep each argument of its constructor in an attribute of that name.
 
     Example:
         >>> class DistMult(jobi_tf.Scorer):
@@ -88,7 +88,7 @@ class Scorer(Named, ABC):
         return self.parts * dim
 
     def relation_initializer(self, relations: int, dim: int, seed: int) -> keras.initializers.Initializer:
-        """Returns the default initialiser of relations: Glorot normal over each [relations, d] part of the table."""
+        """Returns the default initializer of relations: Glorot normal over each [relations, d] part of the table."""
         return glorot_normal(relations, dim, seed)
 
     def shared_weights(self, dim: int) -> dict[str, tuple[int, ...]]:
@@ -96,7 +96,7 @@ class Scorer(Named, ABC):
         return {}
 
     def relation(self, rows: tf.Tensor, shared: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns what the queries take for relations, [U, …]; by default their embeddings, [U, relation width]."""
+        """Returns the input of the queries for relations, [U, …]; by default their embeddings, [U, relation width]."""
         return rows
 
     @abstractmethod
@@ -105,7 +105,7 @@ class Scorer(Named, ABC):
 
     @property
     def tails_only(self) -> bool:
-        """Whether there is no `head_query`, so that relations have to be reciprocal."""
+        """Whether there is no `head_query`, so that relations must be reciprocal."""
         return type(self).head_query is Scorer.head_query
 
     def head_query(self, relation: tf.Tensor, tail: tf.Tensor) -> tf.Tensor:
@@ -126,22 +126,22 @@ class Scorer(Named, ABC):
     def query_net(self, dim: int, seed: int) -> keras.layers.Layer | None:
         """Returns a layer that is applied to queries, [N, …] → [N, length], one for each head; none by default.
 
-        Such a scorer is trained on queries against all entities only.
+        Such a scorer can only be trained on queries against all entities.
         """
         return None
 
     def candidate(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns what queries are multiplied with: by default the entities' embeddings, [..., entity width]."""
+        """Returns the candidates for given entity embeddings, [..., entity width]; by default the embeddings."""
         return rows
 
     def split_query(self, query: tf.Tensor) -> Sequence[tf.Tensor]:
-        """Returns the `dot_products` queries, [..., length] each, that `query` consists of."""
+        """Splits a query into `dot_products` queries, [..., length] each."""
         return (query,)
 
     def score(self, *products: tf.Tensor) -> tf.Tensor:
-        """Returns the scores, element by element, given the dot products of the queries of `split_query`.
+        """Returns the scores, element-wise, for the dot products of the queries of `split_query`.
 
-        A greater first product has to give a greater score.
+        The score must increase with the first dot product.
         """
         return products[0]
 
@@ -162,11 +162,11 @@ class Scorer(Named, ABC):
         raise NotImplementedError(f"{type(self).__name__} is not linear in the relation")
 
     def entity_squares(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns |x|² of the numbers of entities that regularisers keep small; complex numbers by their moduli."""
+        """Returns |x|² of the numbers of entities to regularize; |x| is the modulus of complex numbers."""
         return _squared_moduli(rows) if self.complex_numbers else rows * rows
 
     def relation_squares(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns |x|² of the numbers of relations that regularisers keep small; complex numbers by their moduli."""
+        """Returns |x|² of the numbers of relations to regularize; |x| is the modulus of complex numbers."""
         return _squared_moduli(rows) if self.complex_numbers else rows * rows
 
 

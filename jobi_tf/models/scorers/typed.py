@@ -18,10 +18,10 @@ _COMPLEX = ComplEx()
 class TypeComplEx(Scorer):
     """20 · (p(ComplEx(h, r, t)) · p(u_h·v_r) · p(u_t·w_r) - ½), where p is the sigmoid (Jain et al. 2018).
 
-    u is the type of an entity, v and w are the types that a relation expects of its heads and tails; each is a unit
-    vector of d / 10 numbers (the authors' code normalises them after each step). An entity is stored as [ComplEx, u], a
-    relation as [ComplEx, v, w]. The ½ is not in the paper: it has no effect on a softmax, and without it all scores
-    would be positive, so that a sigmoid of them could not say "false".
+    u is the type of an entity; v and w are the types that a relation expects of its heads and tails. Each is a unit
+    vector of d / 10 numbers (the authors' code normalizes them after each step). An entity is stored as [ComplEx, u], a
+    relation as [ComplEx, v, w]. The ½ is not in the paper. It has no effect on a softmax; without it, all scores would
+    be positive, and their sigmoid above ½.
     """
 
     dot_products = 3
