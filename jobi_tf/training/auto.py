@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.occurrences import triple_keys
+from jobi_tf.data.occurrences import distinct_triples
 from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import best_row
@@ -74,10 +74,10 @@ class Look:
     @classmethod
     def at(cls, graph: Graph) -> "Look":
         """Looks at a graph."""
-        head, relation, tail = np.asarray(graph.train).astype(np.int64).T
-        sizes = graph.num_entities, graph.num_relations
-        keys, reverse = triple_keys(head, relation, tail, *sizes), triple_keys(tail, relation, head, *sizes)
-        symmetric = np.isin(reverse, keys)
+        triples, sizes = np.asarray(graph.train), (graph.num_entities, graph.num_relations)
+        head, relation, tail = triples.astype(np.int64).T
+        numbers, reverse = np.split(distinct_triples(np.concatenate([triples, triples[:, ::-1]]))[1], 2)
+        symmetric = np.isin(reverse, numbers)
         inverse = np.isin(tail * sizes[0] + head, head * sizes[0] + tail) & ~symmetric
         category = relation_categories(graph)[relation]
         return cls(

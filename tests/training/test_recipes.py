@@ -10,7 +10,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.auto import Look
 from jobi_tf.training.config import Recipe, TrainConfig, with_recipe
-from tests.graphs import named_graph, random_graph, write_towns
+from tests.graphs import huge_graph, named_graph, random_graph, write_towns
 
 GRAPH = random_graph(entities=40, relations=3, train=300, valid=60, test=40)
 
@@ -85,6 +85,7 @@ def test_the_look_at_a_graph():
     assert look.symmetric == pytest.approx(2 / 5)
     assert look.inverse == pytest.approx(2 / 5)
     assert sum(look.categories.values()) == pytest.approx(1)
+    assert Look.at(huge_graph([[0, 0, 5], [5, 0, 2**21]])).symmetric == 0
 
 
 def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
