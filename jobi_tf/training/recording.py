@@ -170,7 +170,7 @@ class Checkpoint(keras.callbacks.Callback):
             return
         with self.average.paused():
             save_model(self.model, folder / "model.keras")
-        np.savez(folder / MEAN, *self.average.mean or ())
+            np.savez(folder / MEAN, *(x.astype(np.float32, copy=False) for x in self.average.other or ()))
 
 
 def read_mean(checkpoint: Path) -> list[np.ndarray]:

@@ -192,7 +192,7 @@ def _fit(
     if config.average_epochs > 1 and not by_servers:
         average = AverageWeights(config.average_epochs)
         if state["epoch"]:
-            average.count, average.mean = state["epoch"], read_mean(folder.checkpoints()[-1])
+            average.count, average.other = state["epoch"], read_mean(folder.checkpoints()[-1])
     training = Training(
         folder, config, graph, model, *epoch(config, graph), state["epoch"], state["step"], ranking, best, average
     )
