@@ -14,9 +14,9 @@ from jobi_tf.errors import UsageError
 from jobi_tf.models import scorers
 from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, steps_per_execution
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.estimate import RUNTIME, Memory, Step, memory, step
+from jobi_tf.training.estimate import RUNTIME, Memory, Step, check_memory, memory, step
 
-# Bytes of the tables, with the optimizer's, that steps are timed on: more than caches hold, and soon initialised.
+# Bytes of the tables and of a batch that steps are timed on: more than caches hold, and soon initialised.
 LARGEST_TABLES = 2**30
 LARGEST_SAMPLE = 500_000  # triples
 CALIBRATION_SECONDS = 3.0
@@ -53,9 +53,19 @@ class Plan:
         return None if self.step_seconds is None else self.steps * self.step_seconds
 
 
-def graph_of_size(entities: int, relations: int, triples: int) -> Graph:
-    """Returns a graph that has sizes only: all of its training triples are (0, 0, 0), and take no memory."""
+def graph_of_size(entities: int, relations: int, triples: int, loss: str = "softmax") -> Graph:
+    """Returns a graph of some size whose training triples are all (0, 0, 0), and take no memory.
+
+    For full-softmax, whose steps are of distinct queries, they are random, so that each has about two of its own.
+    """
+    if loss == "full-softmax":
+        return _random(entities, relations, triples, 0)
     return _graph(entities, relations, np.broadcast_to(np.zeros(3, np.int32), (triples, 3)))
+
+
+def _random(entities: int, relations: int, triples: int, seed: int) -> Graph:
+    random, highest = np.random.default_rng(seed), (entities, relations, entities)
+    return _graph(entities, relations, random.integers(0, highest, (triples, 3), np.int32))
 
 
 def _graph(entities: int, relations: int, train: np.ndarray) -> Graph:
@@ -74,15 +84,13 @@ def plan(config: TrainConfig, graph: Graph, devices: int, available: int, calibr
         calibrate: whether steps are timed on this machine, which takes some seconds.
 
     Raises:
-        UsageError: the settings contradict each other, or take all entities as candidates.
+        UsageError: the settings contradict each other, or fit into no device and no server.
     """
-    if config.loss == "full-softmax":
-        raise UsageError("expected a loss with sampled negatives for a plan, got full-softmax")
     whole = completed(config, graph, devices)
     share = _share(whole, devices)
     strategy, changes, advice = _choose(share, graph, devices, available)
     if changes:
-        whole = completed(config.replace(**changes, learning_rate=None), graph, devices)
+        whole = completed(config.replace(**changes), graph, devices)
         share = _share(whole, devices)
     seconds = step_seconds(share, graph) if calibrate else None
     needed, done = memory(share, graph), step(share, graph)
@@ -101,18 +109,25 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
     if needed.total <= available:
         return strategy, {}, [f"{config.optimizer} fits into the {gigabytes} of {where}."]
     advice = [f"{config.optimizer} takes {needed.total / 2**30:.1f} GB, more than the {gigabytes} of {where}."]
-    half: dict[str, Any] = {} if scorers.get(config.model).distance else {"table_dtype": "bfloat16"}
+    full = config.loss == "full-softmax"
+    half: dict[str, Any] = {} if full or scorers.get(config.model).distance else {"table_dtype": "bfloat16"}
     last: dict[str, Any] = {"average_epochs": 1}
     rows: dict[str, Any] = {"optimizer": "row-adagrad"}
+    tried = [config]
     for changes in (last, last | half, last | rows, last | half | rows):
-        smaller = config.replace(**changes)
-        if smaller == config:
+        if (smaller := config.replace(**changes)) in tried:
             continue
+        tried.append(smaller)
         total = memory(smaller, graph).total
         names = " and ".join(f"{name} {value}" for name, value in changes.items())
         advice.append(f"With {names} it takes {total / 2**30:.1f} GB.")
         if total <= available:
             return strategy, changes, advice
+    if full:  # which parameter servers do not have
+        check_memory(tried[-1], graph, available=available)
+    changes = last | {"table_dtype": "float32"}  # what servers need
+    config = config.replace(**changes)
+    needed = memory(config, graph)
     tables, room = needed.embeddings + needed.optimizer, available - RUNTIME
     if room <= 0:
         raise UsageError(f"expected more memory than the {RUNTIME / 2**30:.1f} GB of TensorFlow, got {gigabytes}")
@@ -122,7 +137,7 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
         f"The tables fit into the memory of {servers} parameter servers or more; the chief takes {chief / 2**30:.1f} GB"
         + (", which is too much: see `jobi-tf data prepare --shards`." if chief > available else ".")
     )
-    return "parameter-server", {}, advice
+    return "parameter-server", changes, advice
 
 
 def step_seconds(config: TrainConfig, graph: Graph) -> float:
@@ -135,12 +150,9 @@ def step_seconds(config: TrainConfig, graph: Graph) -> float:
         graph: a graph, of which only the sizes matter.
     """
     needed = memory(config, graph)
-    share = min(1.0, LARGEST_TABLES / (needed.embeddings + needed.optimizer))
-    entities = max(1, round(graph.num_entities * share))
-    random = np.random.default_rng(config.seed)
+    share = min(1.0, LARGEST_TABLES / (needed.embeddings + needed.optimizer + needed.batch))
     triples = min(len(graph.train), max(config.batch_size or 0, LARGEST_SAMPLE))
-    columns = (random.integers(0, size, triples) for size in (entities, graph.num_relations, entities))
-    small = _graph(entities, graph.num_relations, np.stack([*columns], 1).astype(np.int32))
+    small = _random(max(1, round(graph.num_entities * share)), graph.num_relations, triples, config.seed)
     model = build_model(config, small)
     model.steps_per_execution = steps_per_execution(epoch(config, graph).steps, config.batch_size or 0)
     steps, ends = EXECUTIONS * model.steps_per_execution, []

@@ -21,7 +21,7 @@ from jobi_tf.training.assembly import (
 )
 from jobi_tf.training.callbacks import AverageWeights, StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import AUTO, TrainConfig, with_recipe
-from jobi_tf.training.devices import training_strategy, with_servers, workers_needed
+from jobi_tf.training.devices import Cluster, training_strategy, with_servers, workers_needed
 from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, read_mean
@@ -136,14 +136,14 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     """
     folder = RunFolder(Path(run_dir))
     before = folder.read_config()
+    cluster, servers_before = Cluster.of_environment(), before.strategy == "parameter-server"
+    if servers_before != bool(cluster and cluster.cluster.ps):
+        raise UsageError(
+            f"expected {'parameter servers' if servers_before else 'no parameter servers'} in TF_CONFIG to resume "
+            f"{folder.path}: a run with servers cannot be resumed without them, nor one without them with servers"
+        )
     # In a worker that starts again this does not return. Only the chief may list checkpoints, while none are written.
     config = with_servers(before.replace(**changes | {"run_dir": str(folder.path)}))
-    servers_before = before.strategy == "parameter-server"
-    if servers_before != (config.strategy == "parameter-server"):
-        raise UsageError(
-            f"expected {'parameter servers' if servers_before else 'no parameter servers'} to resume {folder.path}: "
-            "a run with servers cannot be resumed without them, nor one without them with servers"
-        )
     checkpoints = folder.checkpoints()
     if not checkpoints:
         raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
