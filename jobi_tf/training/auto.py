@@ -26,7 +26,7 @@ from jobi_tf.files import written_beside
 from jobi_tf.models import scorers
 from jobi_tf.training.assembly import completed, epoch
 from jobi_tf.training.config import Recipe, TrainConfig, overridden
-from jobi_tf.training.devices import Cluster
+from jobi_tf.training.devices import Cluster, training_strategy
 from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recording import SECONDS_PER_MINUTE, Callbacks, Training
@@ -166,6 +166,7 @@ def train_auto(
         )
     if not config.eval_every:
         raise UsageError("expected eval_every to be at least 1 for the recipe auto, which chooses by rankings, got 0")
+    training_strategy(config)  # splits the CPU, if it has to, before TensorFlow starts
     graph = graph or config.load_graph()
     new_run_folder(config, graph)
     if not len(graph.valid):

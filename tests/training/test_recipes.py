@@ -1,6 +1,8 @@
 """Recipes: named settings, and the recipe that looks for settings."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -98,6 +100,14 @@ def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
     assert run.config.loss == found["chosen"].get("loss", "softmax")
     assert run.history["epoch"][-1] <= 3
     assert "search" in capsys.readouterr().err
+
+
+@pytest.mark.processes
+def test_auto_trains_on_several_logical_devices(tmp_path):
+    triples, command = write_towns(tmp_path / "towns"), [sys.executable, "-m", "jobi_tf.cli", "train", "--quiet"]
+    options = ["--recipe", "auto", "--minutes", "0.05", "--dim", "4", "--epochs", "1", "--logical-devices", "2"]
+    subprocess.run([*command, "--dataset", triples, *options, "--run-dir", tmp_path / "run"], check=True)
+    assert jobi_tf.load_run(tmp_path / "run").config.logical_devices == 2
 
 
 def test_auto_needs_validation_triples_and_settings_that_go_together(tmp_path, monkeypatch):
