@@ -87,11 +87,9 @@ def plan(config: TrainConfig, graph: Graph, devices: int, available: int, calibr
         UsageError: the settings contradict each other, or fit into no device and no server.
     """
     whole = completed(config, graph, devices)
+    strategy, changes, advice = _choose(_share(whole, devices), graph, devices, available)
+    whole = completed(config.replace(**changes), graph, devices)
     share = _share(whole, devices)
-    strategy, changes, advice = _choose(share, graph, devices, available)
-    if changes:
-        whole = completed(config.replace(**changes), graph, devices)
-        share = _share(whole, devices)
     seconds = step_seconds(share, graph) if calibrate else None
     needed, done = memory(share, graph), step(share, graph)
     return Plan(whole, needed, done, epoch(whole, graph).steps, seconds, strategy, advice)
