@@ -64,7 +64,8 @@ def plan(
     from jobi_tf.training.plan import graph_of_size
     from jobi_tf.training.plan import plan as make_plan
 
-    graph = config.load_graph() if known else graph_of_size(entities or 0, relations or 0, triples or 0, config.loss)
+    seed = 0 if config.loss == "full-softmax" else None
+    graph = config.load_graph() if known else graph_of_size(entities or 0, relations or 0, triples or 0, seed)
     available = psutil.virtual_memory().available if memory is None else round(memory * 2**30)
     result = make_plan(config, graph, devices, available, calibrate)
     if as_json:

@@ -50,6 +50,11 @@ SPARSE = 10  # training triples an entity
 RESCAL_DIM, RESCAL_TRIPLES = 256, 1000  # RESCAL has d² numbers for a relation, so it needs many triples of each
 SYMMETRIC = 0.8  # share of the triples
 SHOWN = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "dura", "relation_prediction")
+TRIAL = {  # settings of a candidate's training
+    **{"epochs": 10_000, "patience": 10_000, "eval_every": 1, "eval_first": 1, "monitor": "mrr"},
+    "average_epochs": 1,  # a mean says little after the first epochs
+    **{"schedule": "constant", "tensorboard": "none", "checkpoint_every": "10000"},
+}
 
 Settings = dict[str, Any]
 
@@ -340,7 +345,7 @@ def _search(
                 if round_:
                     resume(path, callbacks=[until])
                 else:
-                    train_as_configured(_trial(candidate.config, path), graph, [until])
+                    train_as_configured(candidate.config.replace(**TRIAL, run_dir=str(path)), graph, [until])
             except JobiError as error:  # its loss is not finite
                 say(f"  {candidate}: {error}")
                 continue
@@ -354,21 +359,6 @@ def _search(
         chosen = sorted(chosen, key=lambda x: x.mrr[-1], reverse=True)[: max(1, len(chosen) // 2)]
         if len(chosen) < 2:
             return
-
-
-def _trial(config: TrainConfig, path: Path) -> TrainConfig:
-    return config.replace(
-        run_dir=str(path),
-        epochs=10_000,
-        patience=10_000,
-        eval_every=1,
-        eval_first=1,
-        monitor="mrr",
-        average_epochs=1,  # a mean says little after the first epochs
-        schedule="constant",
-        tensorboard="none",
-        checkpoint_every="10000",
-    )
 
 
 def _final(best: Candidate, given: Settings, seconds: float) -> TrainConfig:

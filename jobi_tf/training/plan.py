@@ -53,23 +53,15 @@ class Plan:
         return None if self.step_seconds is None else self.steps * self.step_seconds
 
 
-def graph_of_size(entities: int, relations: int, triples: int, loss: str = "softmax") -> Graph:
-    """Returns a graph of some size whose training triples are all (0, 0, 0), and take no memory.
+def graph_of_size(entities: int, relations: int, triples: int, seed: int | None = None) -> Graph:
+    """Returns a graph whose training triples are random, or without a seed all (0, 0, 0), which takes no memory.
 
-    For full-softmax, whose steps are of distinct queries, they are random, so that each has about two of its own.
+    A plan of full-softmax needs random ones: its steps are of distinct queries, of which each then has about two.
     """
-    if loss == "full-softmax":
-        return _random(entities, relations, triples, 0)
-    return _graph(entities, relations, np.broadcast_to(np.zeros(3, np.int32), (triples, 3)))
-
-
-def _random(entities: int, relations: int, triples: int, seed: int) -> Graph:
-    random, highest = np.random.default_rng(seed), (entities, relations, entities)
-    return _graph(entities, relations, random.integers(0, highest, (triples, 3), np.int32))
-
-
-def _graph(entities: int, relations: int, train: np.ndarray) -> Graph:
     names = Vocabulary(range(entities), "entity"), Vocabulary(range(relations), "relation")  # type: ignore[arg-type]
+    train = np.broadcast_to(np.zeros(3, np.int32), (triples, 3))
+    if seed is not None:
+        train = np.random.default_rng(seed).integers(0, (entities, relations, entities), train.shape, np.int32)
     return Graph("plan", *names, {"train": train, "valid": train[:0], "test": train[:0]})
 
 
@@ -150,7 +142,7 @@ def step_seconds(config: TrainConfig, graph: Graph) -> float:
     needed = memory(config, graph)
     share = min(1.0, LARGEST_TABLES / (needed.embeddings + needed.optimizer + needed.batch))
     triples = min(len(graph.train), max(config.batch_size or 0, LARGEST_SAMPLE))
-    small = _random(max(1, round(graph.num_entities * share)), graph.num_relations, triples, config.seed)
+    small = graph_of_size(max(1, round(graph.num_entities * share)), graph.num_relations, triples, config.seed)
     model = build_model(config, small)
     model.steps_per_execution = steps_per_execution(epoch(config, graph).steps, config.batch_size or 0)
     steps, ends = EXECUTIONS * model.steps_per_execution, []

@@ -86,7 +86,7 @@ def test_a_given_learning_rate_stays_and_servers_take_tables_of_32_bits():
 
 def test_a_plan_with_all_entities_counts_the_network_of_queries():
     settings = {"dataset": "plan", "loss": "full-softmax", "reciprocal": True, "dim": 20}
-    graph = graph_of_size(500, 5, 1000, "full-softmax")
+    graph = graph_of_size(500, 5, 1000, seed=0)
     net, plain = (
         plan(TrainConfig.create(settings | {"model": model}), graph, 1, 2**40, calibrate=model == "conve")
         for model in ("conve", "distmult")
@@ -99,7 +99,7 @@ def test_a_plan_with_all_entities_counts_the_network_of_queries():
     assert net.step.operations > plain.step.operations + 6 * 2 * net.settings.batch_size * 8 * 2 * 32 * 20
     assert net.memory.batch > plain.memory.batch
     with pytest.raises(UsageError, match="batch_size"):
-        plan(TrainConfig.create(settings), graph_of_size(10**6, 5, 1000, "full-softmax"), 1, 2**30)
+        plan(TrainConfig.create(settings), graph_of_size(10**6, 5, 1000, seed=0), 1, 2**30)
 
 
 def test_the_command(call):
