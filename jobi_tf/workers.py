@@ -127,8 +127,3 @@ def by_chief_alone(strategy: tf.distribute.Strategy, function: Callable[[], None
     elif is_chief(strategy):
         with ThreadPoolExecutor(1) as thread:
             thread.submit(function).result()
-
-
-def wait_for_workers(strategy: tf.distribute.Strategy) -> None:
-    """Returns when all workers have called it."""
-    decided_by_chief(strategy, True)

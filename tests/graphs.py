@@ -40,6 +40,13 @@ def named_graph(splits: dict[str, np.ndarray], entities: int, relations: int) ->
     )
 
 
+def huge_graph(train: list[list[int]]) -> Graph:
+    """A graph in which h * R * E + r * E + t needs 65 bits: in 64 those of heads 0 and 2²¹ are the same."""
+    names = Vocabulary(range(2**22), "entity"), Vocabulary(range(2**21), "relation")
+    triples = np.array(train, np.int32)
+    return Graph("huge", *names, {"train": triples, "valid": triples[:0], "test": triples[:0]})
+
+
 def write_towns(folder: Path, *more_tests: tuple[str, str, str]) -> Path:
     """Makes a folder with 90 triples over 15 towns and 3 relations; `more_tests` stand for the last of test."""
     towns = [f"town {i}" for i in range(15)]

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 _DATA = ("dataset", "split", "columns", "header")
 _SETTINGS = (
-    *("model", "dim", "joint", "reciprocal", "negatives", "negatives_mode", "chunk"),
-    *("optimizer", "table_dtype", "batch_size", "eval_every"),
+    *("model", "dim", "joint", "reciprocal", "loss", "answers_per_query", "pair_entities"),
+    *("negatives", "negatives_mode", "chunk", "optimizer", "learning_rate", "batch_size"),
+    *("average_epochs", "eval_every", "precision", "table_dtype"),
 )
 
 
@@ -62,12 +63,13 @@ def plan(
     from jobi_tf.training.plan import graph_of_size
     from jobi_tf.training.plan import plan as make_plan
 
-    graph = config.load_graph() if known else graph_of_size(*(size or 0 for size in sizes))
+    seed = 0 if config.loss == "full-softmax" else None
+    graph = config.load_graph() if known else graph_of_size(entities or 0, relations or 0, triples or 0, seed)
     available = psutil.virtual_memory().available if memory is None else round(memory * 2**30)
     result = make_plan(config, graph, devices, available, calibrate)
     if as_json:
         numbers = asdict(result) | {"epoch_seconds": result.epoch_seconds}
-        numbers["settings"] = {name: getattr(result.settings, name) for name in (*_SETTINGS, "learning_rate")}
+        numbers["settings"] = {name: getattr(result.settings, name) for name in _SETTINGS}
         numbers["memory"]["total"] = result.memory.total
         print_json(numbers)
     else:
@@ -80,8 +82,9 @@ def _print_plan(result: "Plan") -> None:
     print_table((title, "GB"), [*rows, ("peak", f"{result.memory.total / 2**30:.2f}")])
     click.echo()
     step, config = result.step, result.settings
+    rows_of_a_batch = "queries" if config.loss == "full-softmax" else "triples"
     rows = [
-        ("triples of a batch, over all devices", f"{config.batch_size:,}"),
+        (f"{rows_of_a_batch} of a batch, over all devices", f"{config.batch_size:,}"),
         ("rows that a device updates", f"{step.rows:,}"),
         ("bytes that it moves, at least", f"{step.bytes / 1e6:,.0f} MB"),
         ("operations, at least", f"{step.operations / 1e9:.2f} G"),
@@ -90,9 +93,10 @@ def _print_plan(result: "Plan") -> None:
     if result.step_seconds is not None:
         rows.append(("time on a device like this one", f"{1e3 * result.step_seconds:,.0f} ms"))
     print_table(("step", ""), rows)
-    if result.epoch_seconds is not None:
-        click.echo(f"\nepoch    {result.steps:,} steps, about {duration(result.epoch_seconds)}")
-    mean = " --average-epochs 1" if config.average_epochs == 1 else ""  # servers refuse another number
-    click.echo(f"strategy {result.strategy}, --optimizer {config.optimizer} --table-dtype {config.table_dtype}{mean}")
+    time = "" if result.epoch_seconds is None else f", about {duration(result.epoch_seconds)}"
+    click.echo(f"\nepoch    {result.steps:,} steps{time}")
+    names = ["optimizer", "table_dtype", *["average_epochs"] * (result.strategy != "parameter-server")]
+    options = [f" --{x.replace('_', '-')} {getattr(config, x)}" for x in names if x in config.model_fields_set]
+    click.echo(f"strategy {result.strategy}{''.join(options)}")
     for sentence in result.advice:
         click.echo(f"         {sentence}")

@@ -11,7 +11,7 @@ from scipy.special import expit as sigmoid
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.negatives import NegativeSampler
-from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, column, find, triple_keys
+from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
 from jobi_tf.data.seeds import stream
 
 BINS = 15
@@ -141,18 +141,15 @@ def corrupt(triples: np.ndarray, graph: Graph, p: float, seed: int) -> tuple[np.
     sampler = NegativeSampler(Occurrences.of_graph(graph), 2 * DRAWS, p)
     drawn = sampler.draw(tf.constant(triples, tf.int32), stream(seed, "calibration"), by_side=True).entities.numpy()
 
-    def keys(triples: np.ndarray) -> np.ndarray:
-        head, relation, tail = np.moveaxis(triples.astype(np.int64), -1, 0)
-        return triple_keys(head, relation, tail, graph.num_entities, graph.num_relations)
-
-    known = np.sort(keys(np.concatenate([graph.split(name) for name in SPLITS])))
+    known = KnownAnswers.of_graph(graph, SPLITS, triples)
     corruptions, rows = [], []
     for side in (HEAD, TAIL):
-        corrupted = np.repeat(triples[:, None], DRAWS, 1)  # [N, draws, 3]
-        corrupted[..., column(side)] = drawn[:, side]
-        new = ~find(known, keys(corrupted))[1]
+        queries, answers = known.lookup(side, triples)
+        first = np.arange(len(triples))[:, None] * graph.num_entities  # of the keys of a triple and an entity
+        new = ~np.isin(first + drawn[:, side], first[queries, 0] + answers)  # [N, draws]
         rows.append(np.flatnonzero(new.any(1)))
-        corruptions.append(corrupted[rows[-1], new[rows[-1]].argmax(1)])
+        corruptions.append(triples[rows[-1]])
+        corruptions[-1][:, column(side)] = drawn[rows[-1], side, new[rows[-1]].argmax(1)]
     return np.concatenate(corruptions), np.concatenate(rows)
 
 

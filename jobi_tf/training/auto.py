@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.occurrences import triple_keys
+from jobi_tf.data.occurrences import distinct_triples
 from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import best_row
@@ -26,7 +26,7 @@ from jobi_tf.files import written_beside
 from jobi_tf.models import scorers
 from jobi_tf.training.assembly import completed, epoch
 from jobi_tf.training.config import Recipe, TrainConfig, overridden
-from jobi_tf.training.devices import Cluster
+from jobi_tf.training.devices import Cluster, training_strategy
 from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recording import SECONDS_PER_MINUTE, Callbacks, Training
@@ -50,6 +50,11 @@ SPARSE = 10  # training triples an entity
 RESCAL_DIM, RESCAL_TRIPLES = 256, 1000  # RESCAL has d² numbers for a relation, so it needs many triples of each
 SYMMETRIC = 0.8  # share of the triples
 SHOWN = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "dura", "relation_prediction")
+TRIAL = {  # settings of a candidate's training
+    **{"epochs": 10_000, "patience": 10_000, "eval_every": 1, "eval_first": 1, "monitor": "mrr"},
+    "average_epochs": 1,  # a mean says little after the first epochs
+    **{"schedule": "constant", "tensorboard": "none", "checkpoint_every": "10000"},
+}
 
 Settings = dict[str, Any]
 
@@ -74,10 +79,10 @@ class Look:
     @classmethod
     def at(cls, graph: Graph) -> "Look":
         """Looks at a graph."""
-        head, relation, tail = np.asarray(graph.train).astype(np.int64).T
-        sizes = graph.num_entities, graph.num_relations
-        keys, reverse = triple_keys(head, relation, tail, *sizes), triple_keys(tail, relation, head, *sizes)
-        symmetric = np.isin(reverse, keys)
+        triples, sizes = np.asarray(graph.train), (graph.num_entities, graph.num_relations)
+        head, relation, tail = triples.astype(np.int64).T
+        numbers, reverse = np.split(distinct_triples(np.concatenate([triples, triples[:, ::-1]]))[1], 2)
+        symmetric = np.isin(reverse, numbers)
         inverse = np.isin(tail * sizes[0] + head, head * sizes[0] + tail) & ~symmetric
         category = relation_categories(graph)[relation]
         return cls(
@@ -166,6 +171,7 @@ def train_auto(
         )
     if not config.eval_every:
         raise UsageError("expected eval_every to be at least 1 for the recipe auto, which chooses by rankings, got 0")
+    training_strategy(config)  # splits the CPU, if it has to, before TensorFlow starts
     graph = graph or config.load_graph()
     new_run_folder(config, graph)
     if not len(graph.valid):
@@ -339,7 +345,7 @@ def _search(
                 if round_:
                     resume(path, callbacks=[until])
                 else:
-                    train_as_configured(_trial(candidate.config, path), graph, [until])
+                    train_as_configured(candidate.config.replace(**TRIAL, run_dir=str(path)), graph, [until])
             except JobiError as error:  # its loss is not finite
                 say(f"  {candidate}: {error}")
                 continue
@@ -353,21 +359,6 @@ def _search(
         chosen = sorted(chosen, key=lambda x: x.mrr[-1], reverse=True)[: max(1, len(chosen) // 2)]
         if len(chosen) < 2:
             return
-
-
-def _trial(config: TrainConfig, path: Path) -> TrainConfig:
-    return config.replace(
-        run_dir=str(path),
-        epochs=10_000,
-        patience=10_000,
-        eval_every=1,
-        eval_first=1,
-        monitor="mrr",
-        average_epochs=1,  # a mean says little after the first epochs
-        schedule="constant",
-        tensorboard="none",
-        checkpoint_every="10000",
-    )
 
 
 def _final(best: Candidate, given: Settings, seconds: float) -> TrainConfig:

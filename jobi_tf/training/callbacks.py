@@ -9,12 +9,14 @@ from typing import Literal
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from jobi_tf.data.graph import Graph, check_is_graph
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.errors import JobiError, UsageError, check_at_least
 from jobi_tf.evaluation.ranker import check_graph, ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
+from jobi_tf.workers import ROWS_OF_A_BLOCK
 
 
 class ValidationRanking(keras.callbacks.Callback):
@@ -83,13 +85,14 @@ class AverageWeights(keras.callbacks.Callback):
 
     Later callbacks in the list, such as `ValidationRanking`, see the mean, and the model keeps it after `fit`. Training
     itself does not change: the next epoch starts from the last weights. After epoch k the mean moves by a share of
-    1 / min(k, `epochs`) towards the weights. Mean and weights are both kept in memory beside the model.
+    1 / min(k, `epochs`) towards the weights. Memory holds, beside the model, whichever of the two the model has not.
 
     Args:
         epochs: approximate number of epochs in the mean, at least 2.
 
     Attributes:
-        mean: the mean of each weight, float32 arrays; None before the end of the first epoch.
+        other: the mean of each weight, or the last weights while the model has the mean; None before the end of the
+            first epoch.
         count: number of epochs that have ended.
 
     Raises:
@@ -106,33 +109,47 @@ class AverageWeights(keras.callbacks.Callback):
         check_at_least(2, epochs=epochs)
         self.epochs = epochs
         self.count = 0
-        self.mean: list[np.ndarray] | None = None
-        self._own: list[np.ndarray] | None = None  # the weights of training, while the model has the mean
+        self.other: list[np.ndarray] | None = None
+        self._has_mean = False  # the model
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Gives the model the weights of its training."""
-        if self._own is not None:
-            self.model.set_weights(self._own)
-            self._own = None
+        if self._has_mean:
+            self._exchange()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Gives the model the mean."""
-        self._own, self.count = self.model.get_weights(), self.count + 1
-        if self.mean is None:
-            self.mean = [np.zeros(x.shape, np.float32) for x in self._own]
-        for mean, own in zip(self.mean, self._own, strict=True):
-            mean += (own.astype(np.float32) - mean) / min(self.count, self.epochs)
-        self.model.set_weights(self.mean)
+        self.count += 1
+        if self.other is None:
+            self.other = [np.zeros(x.shape, tf.as_dtype(x.dtype).as_numpy_dtype) for x in self.model.weights]
+        self._exchange(1 / min(self.count, self.epochs))
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Gives the model the weights of its training while the block runs."""
-        if self._own is None:
-            yield
-            return
-        self.model.set_weights(self._own)
+        exchanged = self._has_mean
+        if exchanged:
+            self._exchange()
         yield
-        self.model.set_weights(self.mean)
+        if exchanged:
+            self._exchange()
+
+    def _exchange(self, share: float = 0.0) -> None:
+        """Moves `other` that share of the way to the weights of the model, then exchanges both, block by block."""
+        for variable, other in zip(self.model.weights, self.other or (), strict=True):
+            if not tf.as_dtype(variable.dtype).is_floating:  # a number of draws
+                continue
+            copies = self.model.distribute_strategy.experimental_local_results(variable.value)
+            for first in range(0, len(other), ROWS_OF_A_BLOCK):
+                block = other[first : first + ROWS_OF_A_BLOCK]
+                places = tf.range(first, first + len(block))
+                rows = tf.gather(copies[0], places)
+                new = tf.cast(block, tf.float32)
+                new = tf.cast(new + share * (tf.cast(rows, tf.float32) - new), rows.dtype)
+                for copy in copies:
+                    copy.scatter_update(tf.IndexedSlices(new, places))
+                block[...] = rows
+        self._has_mean = not self._has_mean
 
 
 class StopOnNaN(keras.callbacks.Callback):

@@ -188,7 +188,13 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
     cluster = Cluster.of_environment()
     size = cluster.size if cluster else 0
     if size > 1:
-        return _multi_worker(config)
+        _check_cluster(config)
+        try:
+            with _connecting():
+                return tf.distribute.MultiWorkerMirroredStrategy()
+        except RuntimeError as error:
+            reason = f"expected several workers to begin before TensorFlow is used: {_sentence(error)}"
+            raise UsageError(reason) from None
     if config.strategy == "multi-worker":
         raise UsageError(
             "expected the environment variable TF_CONFIG to name at least 2 workers with the strategy multi-worker, "
@@ -244,15 +250,6 @@ def _parameter_server() -> tf.distribute.Strategy:
     partitioner = tf.distribute.experimental.partitioners.MinSizePartitioner(SMALLEST_PART, servers)
     with _connecting():
         return tf.distribute.ParameterServerStrategy(resolver, partitioner)
-
-
-def _multi_worker(config: TrainConfig) -> tf.distribute.Strategy:
-    _check_cluster(config)
-    try:
-        with _connecting():
-            return tf.distribute.MultiWorkerMirroredStrategy()
-    except RuntimeError as error:
-        raise UsageError(f"expected several workers to begin before TensorFlow is used: {_sentence(error)}") from None
 
 
 @contextmanager

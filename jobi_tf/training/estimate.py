@@ -34,7 +34,7 @@ class Memory:
         batch: the largest tensors of a step.
         ranking: scores of validation queries, and candidates where they are no copy-free view of the table.
         saving: a copy of the largest table. Steps, rankings and saving alternate in the same memory.
-        average: the mean of the weights, and the weights that training goes on with.
+        average: the mean of the weights, or while they are ranked and saved the weights that training goes on with.
         graph: triples, occurrence tables, known answers and names.
     """
 
@@ -79,7 +79,10 @@ class _Tables:
         self.heads = 1 + config.joint
         self.entity, self.relation = scorer.entity_width(config.dim), scorer.relation_width(config.dim)
         self.relations = self.heads * graph.num_relations * (1 + config.reciprocal)
-        shared = self.heads * sum(math.prod(shape) for shape in scorer.shared_weights(config.dim).values())
+        net = scorer.query_net(config.dim, config.seed)
+        self.features = self.heads * net.dense.kernel.shape[0] if net else 0  # of a query, in its feature maps
+        of_net = net.count_params() if net else 0
+        shared = self.heads * (of_net + sum(math.prod(shape) for shape in scorer.shared_weights(config.dim).values()))
         self.bytes = BYTES[config.table_dtype]
         # Bytes of each table, and of what the optimizer keeps for it.
         sizes = [
@@ -113,7 +116,7 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
         0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
         0 if servers else max(tables.weights),
-        2 * sum(tables.weights) if config.average_epochs > 1 and not servers else 0,
+        sum(tables.weights) if config.average_epochs > 1 and not servers else 0,
         _graph(graph),
     )
 
@@ -143,8 +146,8 @@ def _batch(config: TrainConfig, graph: Graph, tables: _Tables) -> int:
     """Returns the bytes of the largest tensors of a step."""
     size, entities, heads = config.batch_size or 0, graph.num_entities, tables.heads
     if config.loss == "full-softmax":
-        # Scores and their gradient, exponentials and labels; the gradient of the entity table.
-        scores = 3 * entities + 5 * _pair_candidates(config, graph)
+        # Scores and their gradient, exponentials and labels; feature maps likewise; the gradient of the entity table.
+        scores = 3 * entities + 5 * _pair_candidates(config, graph) + 8 * tables.features
         return FLOAT * (size * scores + 2 * entities * tables.entity)
     rows = min(entities, _candidates(config))
     # Embeddings and gradients of the distinct entities and copies by the optimizer; the scores and their gradients.
@@ -157,9 +160,10 @@ def step(config: TrainConfig, graph: Graph) -> Step:
     slots, heads = _slots(config.optimizer, tables.entity), tables.heads
     if config.loss == "full-softmax":
         rows, pairs = entities, _pair_candidates(config, graph)
-        # Rows are read for the product and for both of its gradients; scores are written and read three times.
-        moved = (4 * rows + 2 * pairs) * tables.entity + 6 * size * (rows + pairs)
-        operations = 6 * size * (rows + pairs) * tables.entity
+        # Rows are read for the product and for both of its gradients; scores and feature maps are written and read
+        # three times.
+        moved = (4 * rows + 2 * pairs) * tables.entity + 6 * size * (rows + pairs + tables.features)
+        operations = 6 * size * (rows + pairs + tables.features) * tables.entity  # a dense layer makes queries of maps
     else:
         candidates = _candidates(config)
         rows = round(entities * -math.expm1(-candidates / entities))
@@ -177,13 +181,13 @@ def step(config: TrainConfig, graph: Graph) -> Step:
     return Step(rows, moved_bytes, operations, FLOAT * sent)
 
 
-def check_memory(config: TrainConfig, graph: Graph, servers: int = 0) -> None:
-    """Refuses a training that cannot fit into memory, given `completed` settings.
+def check_memory(config: TrainConfig, graph: Graph, servers: int = 0, available: int | None = None) -> None:
+    """Refuses a training that cannot fit into the memory that is available, given `completed` settings.
 
     Raises:
         UsageError: it cannot fit; the message has what to change.
     """
-    needed, available = memory(config, graph, servers).total, psutil.virtual_memory().available
+    needed, available = memory(config, graph, servers).total, available or psutil.virtual_memory().available
     if needed <= available:
         return
     if config.strategy == "parameter-server":

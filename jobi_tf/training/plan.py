@@ -14,9 +14,9 @@ from jobi_tf.errors import UsageError
 from jobi_tf.models import scorers
 from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, steps_per_execution
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.estimate import RUNTIME, Memory, Step, memory, step
+from jobi_tf.training.estimate import RUNTIME, Memory, Step, check_memory, memory, step
 
-# Bytes of the tables, with the optimizer's, that steps are timed on: more than caches hold, and soon initialised.
+# Bytes of the tables and of a batch that steps are timed on: more than caches hold, and soon initialised.
 LARGEST_TABLES = 2**30
 LARGEST_SAMPLE = 500_000  # triples
 CALIBRATION_SECONDS = 3.0
@@ -53,13 +53,15 @@ class Plan:
         return None if self.step_seconds is None else self.steps * self.step_seconds
 
 
-def graph_of_size(entities: int, relations: int, triples: int) -> Graph:
-    """Returns a graph that has sizes only: all of its training triples are (0, 0, 0), and take no memory."""
-    return _graph(entities, relations, np.broadcast_to(np.zeros(3, np.int32), (triples, 3)))
+def graph_of_size(entities: int, relations: int, triples: int, seed: int | None = None) -> Graph:
+    """Returns a graph whose training triples are random, or without a seed all (0, 0, 0), which takes no memory.
 
-
-def _graph(entities: int, relations: int, train: np.ndarray) -> Graph:
+    A plan of full-softmax needs random ones: its steps are of distinct queries, of which each then has about two.
+    """
     names = Vocabulary(range(entities), "entity"), Vocabulary(range(relations), "relation")  # type: ignore[arg-type]
+    train = np.broadcast_to(np.zeros(3, np.int32), (triples, 3))
+    if seed is not None:
+        train = np.random.default_rng(seed).integers(0, (entities, relations, entities), train.shape, np.int32)
     return Graph("plan", *names, {"train": train, "valid": train[:0], "test": train[:0]})
 
 
@@ -74,16 +76,12 @@ def plan(config: TrainConfig, graph: Graph, devices: int, available: int, calibr
         calibrate: whether steps are timed on this machine, which takes some seconds.
 
     Raises:
-        UsageError: the settings contradict each other, or take all entities as candidates.
+        UsageError: the settings contradict each other, or fit into no device and no server.
     """
-    if config.loss == "full-softmax":
-        raise UsageError("expected a loss with sampled negatives for a plan, got full-softmax")
     whole = completed(config, graph, devices)
+    strategy, changes, advice = _choose(_share(whole, devices), graph, devices, available)
+    whole = completed(config.replace(**changes), graph, devices)
     share = _share(whole, devices)
-    strategy, changes, advice = _choose(share, graph, devices, available)
-    if changes:
-        whole = completed(config.replace(**changes, learning_rate=None), graph, devices)
-        share = _share(whole, devices)
     seconds = step_seconds(share, graph) if calibrate else None
     needed, done = memory(share, graph), step(share, graph)
     return Plan(whole, needed, done, epoch(whole, graph).steps, seconds, strategy, advice)
@@ -101,18 +99,25 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
     if needed.total <= available:
         return strategy, {}, [f"{config.optimizer} fits into the {gigabytes} of {where}."]
     advice = [f"{config.optimizer} takes {needed.total / 2**30:.1f} GB, more than the {gigabytes} of {where}."]
-    half: dict[str, Any] = {} if scorers.get(config.model).distance else {"table_dtype": "bfloat16"}
+    full = config.loss == "full-softmax"
+    half: dict[str, Any] = {} if full or scorers.get(config.model).distance else {"table_dtype": "bfloat16"}
     last: dict[str, Any] = {"average_epochs": 1}
     rows: dict[str, Any] = {"optimizer": "row-adagrad"}
+    tried = [config]
     for changes in (last, last | half, last | rows, last | half | rows):
-        smaller = config.replace(**changes)
-        if smaller == config:
+        if (smaller := config.replace(**changes)) in tried:
             continue
+        tried.append(smaller)
         total = memory(smaller, graph).total
         names = " and ".join(f"{name} {value}" for name, value in changes.items())
         advice.append(f"With {names} it takes {total / 2**30:.1f} GB.")
         if total <= available:
             return strategy, changes, advice
+    if full:  # which parameter servers do not have
+        check_memory(tried[-1], graph, available=available)
+    changes = last | {"table_dtype": "float32"}  # what servers need
+    config = config.replace(**changes)
+    needed = memory(config, graph)
     tables, room = needed.embeddings + needed.optimizer, available - RUNTIME
     if room <= 0:
         raise UsageError(f"expected more memory than the {RUNTIME / 2**30:.1f} GB of TensorFlow, got {gigabytes}")
@@ -122,7 +127,7 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
         f"The tables fit into the memory of {servers} parameter servers or more; the chief takes {chief / 2**30:.1f} GB"
         + (", which is too much: see `jobi-tf data prepare --shards`." if chief > available else ".")
     )
-    return "parameter-server", {}, advice
+    return "parameter-server", changes, advice
 
 
 def step_seconds(config: TrainConfig, graph: Graph) -> float:
@@ -135,12 +140,9 @@ def step_seconds(config: TrainConfig, graph: Graph) -> float:
         graph: a graph, of which only the sizes matter.
     """
     needed = memory(config, graph)
-    share = min(1.0, LARGEST_TABLES / (needed.embeddings + needed.optimizer))
-    entities = max(1, round(graph.num_entities * share))
-    random = np.random.default_rng(config.seed)
+    share = min(1.0, LARGEST_TABLES / (needed.embeddings + needed.optimizer + needed.batch))
     triples = min(len(graph.train), max(config.batch_size or 0, LARGEST_SAMPLE))
-    columns = (random.integers(0, size, triples) for size in (entities, graph.num_relations, entities))
-    small = _graph(entities, graph.num_relations, np.stack([*columns], 1).astype(np.int32))
+    small = graph_of_size(max(1, round(graph.num_entities * share)), graph.num_relations, triples, config.seed)
     model = build_model(config, small)
     model.steps_per_execution = steps_per_execution(epoch(config, graph).steps, config.batch_size or 0)
     steps, ends = EXECUTIONS * model.steps_per_execution, []

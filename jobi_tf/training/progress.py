@@ -58,7 +58,10 @@ class Progress(keras.callbacks.Callback):
         if "val_mrr" in logs:
             hits = " ".join(f"{logs[f'val_hits@{k}']:.3f}" for k in HITS_AT)
             names = "/".join(map(str, HITS_AT))
-            self.bar.print(f"  validation: MRR {logs['val_mrr']:.3f}  Hits@{names} {hits}  {self._verdict(logs)}")
+            best = self.training.best  # which is called after this callback
+            verdict = f"no better for {best.waited + 1} of {best.patience}"
+            verdict = "best so far" if logs[best.monitor] > best.best else verdict
+            self.bar.print(f"  validation: MRR {logs['val_mrr']:.3f}  Hits@{names} {hits}  {verdict}")
 
     def on_train_end(self, logs: dict | None = None) -> None:
         """Removes the bar."""
@@ -67,11 +70,6 @@ class Progress(keras.callbacks.Callback):
     def _label(self) -> str:
         epochs = str(self.training.config.epochs)
         return f"epoch {self._epoch + 1:>{len(epochs)}}/{epochs}"
-
-    def _verdict(self, logs: dict) -> str:
-        best = self.training.best  # which is called after this callback
-        better = logs[best.monitor] > best.best
-        return "best so far" if better else f"no better for {best.waited + 1} of {best.patience}"
 
 
 def show_progress(training: Training) -> list[keras.callbacks.Callback]:

@@ -6,6 +6,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.callbacks import AverageWeights, ValidationRanking
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.estimate import Memory, memory
-from jobi_tf.training.run_folder import RunFolder, damaged
+from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import save_bare_model, save_model
 from jobi_tf.workers import by_chief_alone, decided_by_chief, number_of_servers
 
@@ -106,8 +107,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def __init__(self, training: "Training", state: Sequence[float] | None = None):
         super().__init__()
-        self.folder, self.steps, self.strategy = training.folder, training.steps, training.strategy
-        self._first_step, self.state, self.average = training.first_step, state, training.average
+        self.training, self._first_step, self.state = training, training.first_step, state
         every = training.config.checkpoint_every
         self.minutes = float(every.removesuffix("m")) if every.endswith("m") else None
         self.every = None if self.minutes else int(every)
@@ -128,7 +128,7 @@ class Checkpoint(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Writes a checkpoint within the epoch, if it is due."""
         step = self._done + batch + 1
-        if step < self.steps and self.is_due:  # the metrics are what all workers have summed up
+        if step < self.training.steps and self.is_due:  # the metrics are what all workers have summed up
             self.write(self._epoch, step, [float(keras.ops.convert_to_numpy(x)) for x in self._metric_variables()])
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -143,7 +143,7 @@ class Checkpoint(keras.callbacks.Callback):
         if self.minutes is None:
             return False
         seconds = time.monotonic() - self._written
-        return decided_by_chief(self.strategy, seconds >= SECONDS_PER_MINUTE * self.minutes)
+        return decided_by_chief(self.training.strategy, seconds >= SECONDS_PER_MINUTE * self.minutes)
 
     def _metric_variables(self) -> list[Any]:
         return [variable for metric in self.model.metrics for variable in metric.variables]
@@ -151,11 +151,11 @@ class Checkpoint(keras.callbacks.Callback):
     def write(self, epoch: int, step: int, metrics: Sequence[float] = ()) -> None:
         """Writes a checkpoint after some epochs and, within the next one, some steps with their running metrics."""
         state: dict[str, Any] = {"epoch": epoch, "step": step} | ({"metrics": list(metrics)} if step else {})
-        by_chief_alone(self.strategy, lambda: self._save(self.folder.checkpoint(epoch, step), state))
+        by_chief_alone(self.training.strategy, lambda: self._save(self.training.folder.checkpoint(epoch, step), state))
         self._written = time.monotonic()
 
     def _save(self, target: Path, state: dict[str, Any]) -> None:
-        older = self.folder.checkpoints()
+        older = self.training.folder.checkpoints()
         target.parent.mkdir(exist_ok=True)
         with written_beside(target) as beside:
             beside.mkdir()
@@ -165,22 +165,11 @@ class Checkpoint(keras.callbacks.Callback):
             shutil.rmtree(folder)
 
     def _save_weights(self, folder: Path) -> None:
-        if self.average is None:
+        average = self.training.average
+        with average.paused() if average else nullcontext():
             save_model(self.model, folder / "model.keras")
-            return
-        with self.average.paused():
-            save_model(self.model, folder / "model.keras")
-        np.savez(folder / MEAN, *self.average.mean or ())
-
-
-def read_mean(checkpoint: Path) -> list[np.ndarray]:
-    """Reads the mean of the weights that a checkpoint has, for `AverageWeights`.
-
-    Raises:
-        DataError: it is missing or damaged.
-    """
-    with damaged("the mean of the weights of a run", checkpoint / MEAN), np.load(checkpoint / MEAN) as arrays:
-        return list(arrays.values())
+            if average:
+                np.savez(folder / MEAN, *(x.astype(np.float32, copy=False) for x in average.other or ()))
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ class TensorBoard(keras.callbacks.Callback):
             for tag, value in ranking_scalars(self._categories[graph.valid[:, 1]], ranks).items():
                 tf.summary.scalar(tag, value)
         for name, table in _tables(model).items():
-            rows = _some_rows(table)
+            rows = tf.cast(table.value[:: -(-table.shape[0] // MOST_VECTORS)], tf.float32)  # evenly spaced
             if "scalars" in self.parts:
                 tf.summary.scalar(f"norms of embeddings/{name}", tf.reduce_mean(tf.norm(rows, axis=1)))
             if "histograms" in self.parts:
@@ -378,11 +378,6 @@ def write_projector(logs: Path, model: JoBi, graph: Graph, categories: np.ndarra
 
 def _tables(model: JoBi) -> dict[str, keras.Variable]:
     return {"entities": model.entities.table} | {f"relations, {x.name}": x.relations.table for x in model.heads}
-
-
-def _some_rows(table: keras.Variable) -> tf.Tensor:
-    """Returns at most `MOST_VECTORS` rows of a table, evenly spaced."""
-    return tf.cast(table.value[:: -(-table.shape[0] // MOST_VECTORS)], tf.float32)
 
 
 def _tag(name: str) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError
@@ -21,15 +22,15 @@ from jobi_tf.training.assembly import (
 )
 from jobi_tf.training.callbacks import AverageWeights, StopOnNaN, Throughput, ValidationRanking
 from jobi_tf.training.config import AUTO, TrainConfig, with_recipe
-from jobi_tf.training.devices import training_strategy, with_servers, workers_needed
+from jobi_tf.training.devices import Cluster, training_strategy, with_servers, workers_needed
 from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
-from jobi_tf.training.recording import Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, read_mean
+from jobi_tf.training.recording import MEAN, Callbacks, Checkpoint, KeepBest, MetricsRecord, Training
 from jobi_tf.training.run import Run, load_run, read_model
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, damaged
 from jobi_tf.training.storage import load_model, read_weights, save_bare_model
 from jobi_tf.training.vectors import use_entity_vectors, warm_start
-from jobi_tf.workers import by_chief_alone, has_servers, is_chief, number_of_servers, wait_for_workers
+from jobi_tf.workers import by_chief_alone, decided_by_chief, has_servers, is_chief, number_of_servers
 
 MAY_CHANGE_ON_RESUME = {
     *("epochs", "patience", "checkpoint_every", "tensorboard", "profile"),
@@ -136,14 +137,14 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     """
     folder = RunFolder(Path(run_dir))
     before = folder.read_config()
+    cluster, servers_before = Cluster.of_environment(), before.strategy == "parameter-server"
+    if servers_before != bool(cluster and cluster.cluster.ps):
+        raise UsageError(
+            f"expected {'parameter servers' if servers_before else 'no parameter servers'} in TF_CONFIG to resume "
+            f"{folder.path}: a run with servers cannot be resumed without them, nor one without them with servers"
+        )
     # In a worker that starts again this does not return. Only the chief may list checkpoints, while none are written.
     config = with_servers(before.replace(**changes | {"run_dir": str(folder.path)}))
-    servers_before = before.strategy == "parameter-server"
-    if servers_before != (config.strategy == "parameter-server"):
-        raise UsageError(
-            f"expected {'parameter servers' if servers_before else 'no parameter servers'} to resume {folder.path}: "
-            "a run with servers cannot be resumed without them, nor one without them with servers"
-        )
     checkpoints = folder.checkpoints()
     if not checkpoints:
         raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
@@ -192,7 +193,9 @@ def _fit(
     if config.average_epochs > 1 and not by_servers:
         average = AverageWeights(config.average_epochs)
         if state["epoch"]:
-            average.count, average.mean = state["epoch"], read_mean(folder.checkpoints()[-1])
+            path_of_mean = folder.checkpoints()[-1] / MEAN
+            with damaged("the mean of the weights of a run", path_of_mean), np.load(path_of_mean) as arrays:
+                average.count, average.other = state["epoch"], list(arrays.values())
     training = Training(
         folder, config, graph, model, *epoch(config, graph), state["epoch"], state["step"], ranking, best, average
     )
@@ -216,7 +219,7 @@ def _fit(
     if not config.eval_every:
         by_chief_alone(strategy, lambda: save_bare_model(model, path))
     with workers_needed(strategy, folder.path):
-        wait_for_workers(strategy)  # for the files of the chief
+        decided_by_chief(strategy, True)  # waits for the files of the chief
 
     def best_model() -> JoBi:
         if not by_servers:
@@ -240,6 +243,7 @@ def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback])
             model.steps_per_execution = steps_per_execution(
                 steps, config.batch_size or 0, strategy.num_replicas_in_sync
             )
+            model.make_train_function(force=True)  # the one of the part before has another number of steps
             model.fit(
                 distributed_batches(config, training.graph, strategy, first_step),
                 epochs=last,

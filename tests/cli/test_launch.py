@@ -300,3 +300,9 @@ def test_a_strategy_that_contradicts_the_devices_or_tf_config_is_refused(
     assert words in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_without_servers_is_not_resumed_with_them(triples, call, tmp_path, monkeypatch):
+    call("train", "-q", "--dataset", triples, "--dim", 4, "--epochs", 1, "--run-dir", tmp_path / "run")
+    monkeypatch.setenv("TF_CONFIG", json.dumps(CHIEF))
+    assert "nor one without them" in call("train", "--resume", tmp_path / "run", "--epochs", 2, status=2).stderr

@@ -10,7 +10,7 @@ from jobi_tf.evaluation import calibration
 from jobi_tf.evaluation.calibration import BINS, balanced_weights, calibrate, corrupt, expected_calibration_error, fit
 from jobi_tf.export.card import model_card
 from tests.evaluation.oracle import triple_set
-from tests.graphs import random_graph
+from tests.graphs import huge_graph, random_graph
 
 
 def labelled(scores, true):
@@ -93,6 +93,13 @@ def test_corruptions(p):
         for triple, (head, _, _) in zip(corruptions, changed, strict=True):
             side = 0 if head else 1
             assert triple[2 * side] in seen.of(side, triple[1])
+
+
+def test_corruptions_in_a_graph_whose_triples_need_more_than_64_bits():
+    graph = huge_graph([[0, 0, 5], [2**21, 0, 6]])
+    corruptions, owner = corrupt(graph.train, graph, p=1, seed=0)
+    assert sorted(map(tuple, corruptions)) == [(0, 0, 6), (0, 0, 6), (2**21, 0, 5), (2**21, 0, 5)]
+    assert sorted(owner) == [0, 0, 1, 1]
 
 
 def test_a_score_that_is_calibrated_stays_so():

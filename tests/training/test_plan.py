@@ -74,9 +74,32 @@ def test_the_strategy_follows_from_the_memory():
     assert enough.epoch_seconds is None
 
 
-def test_a_plan_with_full_softmax_is_refused():
-    with pytest.raises(UsageError, match="full-softmax"):
-        planned(2**40, loss="full-softmax")
+def test_a_given_learning_rate_stays_and_servers_take_tables_of_32_bits():
+    smaller, servers = planned(3.5 * 2**30, learning_rate=0.5), planned(2**30, table_dtype="bfloat16")
+    assert (smaller.settings.optimizer, smaller.settings.learning_rate) == ("row-adagrad", 0.5)
+    assert (servers.strategy, servers.settings.table_dtype, servers.memory.average) == (
+        "parameter-server",
+        "float32",
+        0,
+    )
+
+
+def test_a_plan_with_all_entities_counts_the_network_of_queries():
+    settings = {"dataset": "plan", "loss": "full-softmax", "reciprocal": True, "dim": 20}
+    graph = graph_of_size(500, 5, 1000, seed=0)
+    net, plain = (
+        plan(TrainConfig.create(settings | {"model": model}), graph, 1, 2**40, calibrate=model == "conve")
+        for model in ("conve", "distmult")
+    )
+    params = build_model(net.settings, graph).count_params()
+    assert net.memory.embeddings == pytest.approx(4 * params, rel=0.001)
+    assert net.memory.average == net.memory.embeddings
+    assert 1 < net.steps <= 2 * 1000 / net.settings.batch_size
+    assert net.step_seconds > 0
+    assert net.step.operations > plain.step.operations + 6 * 2 * net.settings.batch_size * 8 * 2 * 32 * 20
+    assert net.memory.batch > plain.memory.batch
+    with pytest.raises(UsageError, match="batch_size"):
+        plan(TrainConfig.create(settings), graph_of_size(10**6, 5, 1000, seed=0), 1, 2**30)
 
 
 def test_the_command(call):

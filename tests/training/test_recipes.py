@@ -1,6 +1,8 @@
 """Recipes: named settings, and the recipe that looks for settings."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.auto import Look
 from jobi_tf.training.config import Recipe, TrainConfig, with_recipe
-from tests.graphs import named_graph, random_graph, write_towns
+from tests.graphs import huge_graph, named_graph, random_graph, write_towns
 
 GRAPH = random_graph(entities=40, relations=3, train=300, valid=60, test=40)
 
@@ -85,6 +87,7 @@ def test_the_look_at_a_graph():
     assert look.symmetric == pytest.approx(2 / 5)
     assert look.inverse == pytest.approx(2 / 5)
     assert sum(look.categories.values()) == pytest.approx(1)
+    assert Look.at(huge_graph([[0, 0, 5], [5, 0, 2**21]])).symmetric == 0
 
 
 def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
@@ -97,6 +100,14 @@ def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
     assert run.config.loss == found["chosen"].get("loss", "softmax")
     assert run.history["epoch"][-1] <= 3
     assert "search" in capsys.readouterr().err
+
+
+@pytest.mark.processes
+def test_auto_trains_on_several_logical_devices(tmp_path):
+    triples, command = write_towns(tmp_path / "towns"), [sys.executable, "-m", "jobi_tf.cli", "train", "--quiet"]
+    options = ["--recipe", "auto", "--minutes", "0.05", "--dim", "4", "--epochs", "1", "--logical-devices", "2"]
+    subprocess.run([*command, "--dataset", triples, *options, "--run-dir", tmp_path / "run"], check=True)
+    assert jobi_tf.load_run(tmp_path / "run").config.logical_devices == 2
 
 
 def test_auto_needs_validation_triples_and_settings_that_go_together(tmp_path, monkeypatch):

@@ -339,6 +339,20 @@ def test_checkpoints_every_few_epochs_or_minutes_within_an_epoch(dropped_out, tm
     assert_same_run(whole.path, tmp_path / "run")
 
 
+def test_the_epochs_after_the_rest_of_an_interrupted_one_are_whole(tmp_path, monkeypatch):
+    def stop(batch, logs):
+        if batch >= 20:  # the 15 steps or so that are left are executed one by one, those of an epoch by three
+            raise KeyboardInterrupt
+
+    settings = {"batch_size": 5, "epochs": 3, "checkpoint_every": "1m"}
+    whole = train(tmp_path / "whole", **settings)
+    monkeypatch.setattr("jobi_tf.training.recording.SECONDS_PER_MINUTE", 0)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", **settings, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=stop)])
+    jobi_tf.resume(tmp_path / "run", callbacks=())
+    assert timeless(whole.path) == timeless(tmp_path / "run")
+
+
 def test_a_training_that_cannot_fit_into_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 10**8}))
     for settings, advice in (({}, "dim"), ({"loss": "full-softmax"}, "pair_entities")):
