@@ -143,12 +143,12 @@ def run_values(path: Path) -> dict[str, Any]:
     Raises:
         DataError: this is not the folder of a run, or it is damaged.
     """
-    config, rows = RunFolder(path).read_config(), RunFolder(path).read_metrics()
-    best, test = best_row(rows, config.monitor) or {}, stored_evaluation(path)
+    folder = RunFolder(path)
+    found, test = run_summary(folder), stored_evaluation(path)
     return {
-        **config.model_dump(exclude={"run_dir"}),
-        **{"epochs_done": len(rows), "best_epoch": best.get("epoch")},
-        **{f"val_{name}": best.get(f"val_{name}") for name in METRICS},
+        **folder.read_config().model_dump(exclude={"run_dir"}),
+        **{"epochs_done": found["epochs"], "best_epoch": found["best_epoch"] if found["metrics"] else None},
+        **{f"val_{name}": found["metrics"].get(name) for name in METRICS},
         **{f"test_{name}": test.get(name) for name in METRICS},
     }
 
