@@ -57,7 +57,8 @@ def print_table(
     if title:
         console.print(title, style="bold", soft_wrap=True)
     endless = _console(stderr=False, force_terminal=False, width=100_000)
-    if console.is_terminal and endless.measure(table).minimum <= console.width:
+    least = sum(column.min_width or 0 for column in table.columns) + 3 * len(columns) - 1  # with a space on both sides
+    if console.is_terminal and least <= console.width:
         console.print(table)
         return
     table.box = None

@@ -210,15 +210,14 @@ def _share_devices(threads: int | None) -> None:
 
 
 def _reporter(connection: Connection) -> "keras.callbacks.Callback":
+    """Sends each epoch to the parent process, and stops if it says so."""
     import keras
 
-    class Reporter(keras.callbacks.Callback):
-        """Sends each epoch to the parent process, and stops if it says so."""
+    def report(epoch: int, logs: dict) -> None:
+        values = {name: float(value) for name, value in logs.items()}
+        connection.send(Epoch(epoch + 1, callback.params["epochs"], values))
+        if connection.recv():
+            callback.model.stop_training = True
 
-        def on_epoch_end(self, epoch: int, logs: dict) -> None:
-            values = {name: float(value) for name, value in logs.items()}
-            connection.send(Epoch(epoch + 1, self.params["epochs"], values))
-            if connection.recv():
-                self.model.stop_training = True
-
-    return Reporter()
+    callback = keras.callbacks.LambdaCallback(on_epoch_end=report)
+    return callback

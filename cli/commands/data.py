@@ -66,12 +66,11 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json(entries)
         return
-    rows = [
-        (x["name"], x["entities"], x["relations"], *x["triples"].values(), x["state"], x["description"])
-        for x in entries
-    ]
-    columns = ("name", "entities", "relations", "train", "valid", "test", "state", "description")
-    print_table(columns, rows, text=("name", "state", "description"))
+    rows = [(x["name"], x["entities"], x["relations"], *x["triples"].values(), x["state"]) for x in entries]
+    print_table(("name", "entities", "relations", "train", "valid", "test", "state"), rows, text=("name", "state"))
+    click.echo()
+    columns = ("name", "description")
+    print_table(columns, [[x[column] for column in columns] for x in entries], text=columns)
 
 
 @data.command()

@@ -63,7 +63,7 @@ def reproduce(
     if not names:
         raise UsageError("expected the name of an experiment, or a YAML file (see `jobi-tf reproduce --list`)")
     if jobs > 1 and (dry_run or tables_only):
-        raise UsageError("--jobs is for training, which --dry-run and --tables-only leave out: expected one of them")
+        raise UsageError("--jobs has no effect with --dry-run and --tables-only, which train nothing; remove it")
     from jobi_tf.reproduce.runs import make_plan
 
     chosen = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]

@@ -89,22 +89,6 @@ def _advice(dataset: DataSet) -> str:
     )
 
 
-def verify(dataset: DataSet, path: Path) -> None:
-    """Checks that a file is the archive of a data set: by its digest, or, if that is unknown, by all that it holds.
-
-    Raises:
-        DataError: it is another file, or a damaged one.
-    """
-    if dataset.file not in dataset.digests:
-        read_archive(dataset, path)
-        return
-    try:
-        with path.open("rb") as file:
-            _verify_digest(dataset, dataset.file, file, str(path))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-
-
 def _verify_digest(dataset: DataSet, name: str, file: BinaryIO, where: str) -> None:
     algorithm, _, expected = dataset.digests[name].partition(":")
     size = file.seek(0, os.SEEK_END)
@@ -126,7 +110,11 @@ def read_archive(dataset: DataSet, path: Path) -> Graph:
         DataError: it is another file, it is damaged, or it holds something else than the catalogue lists.
     """
     if dataset.file in dataset.digests:
-        verify(dataset, path)
+        try:
+            with path.open("rb") as file:
+                _verify_digest(dataset, dataset.file, file, str(path))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     reader = TripleReader()
     parts = {split: reader.read(io.BytesIO(content), where) for split, where, content in _members(dataset, path)}
     counts = {

@@ -4,35 +4,40 @@ import csv
 import io
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from jobi_tf.errors import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    from jobi_tf.datasets.reading import Columns
 
 RDF = {".nt": "nt", ".ttl": "turtle"}
 SUFFIXES = (*RDF, ".parquet")
 
+Table = tuple[list[str], Iterable[tuple[Any, ...]]]  # names of the columns, and rows
 
-def as_csv(path: Path, named: bool) -> BinaryIO:
-    """Returns the triples of a file as CSV.
 
-    Of RDF only triples whose object is a resource are taken, since literals are no entities. Of Parquet all columns are
-    taken with their names; or without `named` the first three, as head, relation and tail.
+def as_csv(path: Path, columns: "Columns") -> BinaryIO:
+    """Returns the chosen columns of a file as CSV without a header: head, relation, tail and, if there is one, weight.
+
+    Of RDF only triples whose object is a resource are taken, since literals are no entities.
 
     Args:
         path: a file whose name ends in one of `SUFFIXES`.
-        named: whether columns were chosen.
+        columns: which columns; by default those of a known header, else the first three.
 
     Raises:
         MissingExtraError: rdflib, or pandas and pyarrow, are not installed.
-        DataError: the file cannot be read.
+        DataError: the file cannot be read, or does not have these columns.
     """
-    rows = _parquet(path, named) if path.suffix == ".parquet" else _rdf(path)
+    names, rows = _parquet(path) if path.suffix == ".parquet" else _rdf(path)
+    _, _, chosen = columns.locate(names, str(path), header=True)
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([row[i] for i in chosen] for row in rows)
     return io.BytesIO(text.getvalue().encode())
 
 
-def _rdf(path: Path) -> Iterable[tuple[Any, ...]]:
+def _rdf(path: Path) -> Table:
     try:
         import rdflib
     except ImportError:
@@ -45,10 +50,11 @@ def _rdf(path: Path) -> Iterable[tuple[Any, ...]]:
     except Exception as error:  # the parsers of rdflib raise errors of many kinds
         raise DataError(f"{path}: expected RDF ({RDF[path.suffix]}): {' '.join(str(error).split())[:200]}") from None
     # A set has no order, and ids follow the order of rows.
-    return sorted((str(s), str(p), str(o)) for s, p, o in graph if not isinstance(o, rdflib.Literal))
+    rows = sorted((str(s), str(p), str(o)) for s, p, o in graph if not isinstance(o, rdflib.Literal))
+    return ["head", "relation", "tail"], rows
 
 
-def _parquet(path: Path, named: bool) -> Iterable[tuple[Any, ...]]:
+def _parquet(path: Path) -> Table:
     try:
         import pandas as pd
 
@@ -57,8 +63,4 @@ def _parquet(path: Path, named: bool) -> Iterable[tuple[Any, ...]]:
         raise MissingExtraError("Parquet needs pandas and pyarrow: pip install 'jobi-tf[parquet]'") from None
     except ValueError as error:  # pyarrow's errors are such
         raise DataError(f"{path}: expected Parquet: {error}") from None
-    if not named:
-        if frame.shape[1] < 3:
-            raise DataError(f"{path}: expected at least 3 columns, got {frame.shape[1]}")
-        frame = frame.iloc[:, :3].set_axis(["head", "relation", "tail"], axis=1)
-    return [tuple(frame.columns), *frame.itertuples(index=False)]
+    return [*map(str, frame.columns)], frame.itertuples(index=False)

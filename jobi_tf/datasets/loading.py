@@ -16,7 +16,7 @@ from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD, DataSet
 from jobi_tf.datasets.reading import Columns
 from jobi_tf.errors import DataError, JobiError, UsageError
 
-_READER = 2
+_READER = 3
 """Part of the cache key of local files: raise it when the same files would give another graph."""
 _WORLD = Path(__file__).with_name(WORLD)
 
@@ -137,13 +137,14 @@ def _open_remote(url: str) -> Graph:
 
 
 def _named(dataset: DataSet, archive: str | Path | None) -> tuple[str, Callable[[], Graph]]:
-    given = None if archive is None else archives.find(dataset, Path(archive))
-    if given is not None:
-        archives.verify(dataset, given)  # even if the graph is in the cache: the user asks about this file
+    path = None if archive is None else archives.find(dataset, Path(archive))
+    given = path and archives.read_archive(dataset, path)  # even if the graph is cached: the user asks about this file
 
     def build() -> Graph:
-        path = given or archives.find(dataset)
-        return archives.read_archive(dataset, path) if path else archives.download(dataset)
+        if given:
+            return given
+        found = archives.find(dataset)
+        return archives.read_archive(dataset, found) if found else archives.download(dataset)
 
     return dataset.name, build
 

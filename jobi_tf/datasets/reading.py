@@ -70,8 +70,8 @@ class Columns:
         if self.named and header is False:
             raise UsageError(f"columns {shown} include names, which need a header: use positions without one")
 
-    def locate(self, first: list[str], where: str) -> tuple[bool, int, list[int]]:
-        """Finds the columns in the first row of a file.
+    def locate(self, first: list[str], where: str, header: bool = False) -> tuple[bool, int, list[int]]:
+        """Finds the columns in the first row of a file; `header` is whether its format always begins with one.
 
         Returns:
             Whether that row is a header, the number of fields in every row, and the indices of head, relation, tail
@@ -82,12 +82,14 @@ class Columns:
         """
         fields = [field.strip().casefold() for field in first]
         known = next((names for names in KNOWN_HEADERS if set(names) <= set(fields)), None)
-        header = self.named or (known is not None if self.header is None else self.header)
-        if not self.triple and not self.weight:
+        is_text = not header
+        if is_text:
+            header = self.named or (known is not None if self.header is None else self.header)
+        if is_text and not self.triple and not self.weight:
             if not header:
                 return False, 3, [0, 1, 2]
             if len(first) != 3:
-                raise DataError(f"{where}:1: expected 3 columns, got {len(first)}: specify head, relation and tail")
+                raise DataError(f"{where}:1: expected 3 columns, got {len(first)}: choose three by option 'columns'")
         triple = self.triple or (known if header and known else [1, 2, 3])
         return header, len(first), _indices([*triple, *self.weight], fields, where)
 
@@ -165,8 +167,11 @@ class TripleReader:
         separator = "," if path.name.removesuffix(".gz").endswith(".csv") else "\t"
         try:
             if path.suffix in formats.SUFFIXES:
-                chosen = bool(self.columns.triple or self.columns.weight)
-                rows = self.read(formats.as_csv(path, chosen), str(path), ",", sink)
+                if self.columns.header is not None:
+                    raise UsageError(f"option 'header' applies to files of text only, got {path}")
+                weight = 4 if self.columns.weight else None
+                columns = Columns((1, 2, 3), weight, header=False)
+                rows = self.read(formats.as_csv(path, self.columns), str(path), ",", sink, columns)
             else:
                 with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
                     rows = self.read(stream, str(path), separator, sink)  # type: ignore[arg-type]
@@ -180,10 +185,11 @@ class TripleReader:
         where: str,
         separator: str = "\t",
         sink: Callable[[np.ndarray], None] | None = None,
+        columns: Columns | None = None,
     ) -> Rows:
         """Reads triples from a stream, as `read_file`; `where` is its name in error messages.
 
-        The separator is a tab for text without quotes, a comma for CSV.
+        The separator is a tab for text without quotes, a comma for CSV; `columns` are by default those of the reader.
         """
         text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="\n")
         quotes: dict = {} if separator == "," else {"quoting": csv.QUOTE_NONE}
@@ -195,7 +201,7 @@ class TripleReader:
             first = next(rows, None)
             if first is None:
                 raise DataError(f"{where}: expected triples, the file is empty")
-            header, width, (head, relation, tail, *weight) = self.columns.locate(first, where)
+            header, width, (head, relation, tail, *weight) = (columns or self.columns).locate(first, where)
             start, number = 1 + header, int(header)
             entities, relations, extend = self.entities, self.relations, ids.extend
             for number, fields in enumerate(rows if header else chain([first], rows), start):

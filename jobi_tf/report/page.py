@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import logging
 import math
 import re
 import shlex
@@ -83,16 +82,7 @@ def write_report(
         reason = "is a folder" if out.is_dir() else f"is in {out.parent}, which is no folder"
         raise UsageError(f"expected the name of a file to write, got {out}, which {reason}")
     graph = common_graph(paths)
-
-    def is_shown(record: logging.LogRecord) -> bool:
-        return "retracing" not in record.getMessage()  # as each run has a model of its own
-
-    tensorflow = logging.getLogger("tensorflow")
-    tensorflow.addFilter(is_shown)
-    try:
-        measured = [measure(path, split, limit, progress) for path in paths]
-    finally:
-        tensorflow.removeFilter(is_shown)
+    measured = [measure(path, split, limit, progress) for path in paths]
     text = template.render(_values(measured, graph))
     with written_beside(out) as beside:
         beside.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")

@@ -55,6 +55,7 @@ def _plot_curves(run: Run, figure: Any) -> None:
             if points:
                 axes.plot(*zip(*points, strict=True), marker="o" if axes is right else "", label=label)
         axes.set_xlabel("epoch")
+        axes.locator_params(axis="x", integer=True)
         axes.grid(alpha=0.3)
         axes.legend()
     left.set_title("training loss")

@@ -33,13 +33,7 @@ def evaluation_name(
 ) -> str:
     """Returns the name under which an evaluation is stored, such as `test`, `test-raw` or `valid-tail`.
 
-    Args:
-        split: the split that was ranked.
-        side: `head`, `tail` or `both`.
-        ties: rule for equal scores.
-        raw: whether other true answers stayed candidates.
-        filter_with_test: whether ranks of another split were filtered with the test triples too.
-        candidates: ids of the candidates, int [C], if not all entities were; different ones have different names.
+    The arguments are the options of `jobi-tf evaluate`; other `candidates`, ids int [C], have another name.
     """
     parts = [split, *(x for x in (side, ties) if x not in ("both", "realistic"))]
     parts += [name for name, given in {"raw": raw, "filter-with-test": filter_with_test}.items() if given]
@@ -143,12 +137,12 @@ def run_values(path: Path) -> dict[str, Any]:
     Raises:
         DataError: this is not the folder of a run, or it is damaged.
     """
-    config, rows = RunFolder(path).read_config(), RunFolder(path).read_metrics()
-    best, test = best_row(rows, config.monitor) or {}, stored_evaluation(path)
+    folder = RunFolder(path)
+    found, test = run_summary(folder), stored_evaluation(path)
     return {
-        **config.model_dump(exclude={"run_dir"}),
-        **{"epochs_done": len(rows), "best_epoch": best.get("epoch")},
-        **{f"val_{name}": best.get(f"val_{name}") for name in METRICS},
+        **folder.read_config().model_dump(exclude={"run_dir"}),
+        **{"epochs_done": found["epochs"], "best_epoch": found["best_epoch"] if found["metrics"] else None},
+        **{f"val_{name}": found["metrics"].get(name) for name in METRICS},
         **{f"test_{name}": test.get(name) for name in METRICS},
     }
 
@@ -190,11 +184,7 @@ def select_runs(
 
 
 def different_settings(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Returns the settings in which runs differ, with the value of each run; of a single run, all settings.
-
-    Args:
-        runs: the `run_values` of each.
-    """
+    """Returns the settings in which runs, given by their `run_values`, differ, with all values; of one run, all."""
     rows = {name: [run[name] for run in runs] for name in TrainConfig.model_fields if name in runs[0]}
     return {name: row for name, row in rows.items() if len(runs) == 1 or any(value != row[0] for value in row)}
 

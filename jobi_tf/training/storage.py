@@ -1,7 +1,10 @@
 """Models in files: `.keras` files, and checkpoints of TensorFlow, which parameter servers write and read in parts."""
 
+import errno
+import math
 import os
 import re
+import shutil
 import tempfile
 import zipfile
 from pathlib import Path
@@ -16,6 +19,8 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.run_folder import damaged
 from jobi_tf.workers import has_servers
 
+_OVERHEAD = 2**20  # bytes of a saved model beside its weights, at most
+
 
 def save_model(model: JoBi, path: Path) -> None:
     """Writes a model as a `.keras` file, complete or not at all.
@@ -23,7 +28,12 @@ def save_model(model: JoBi, path: Path) -> None:
     Keras 3.15 would hold two more copies of all weights while it writes such a file; as a folder it writes them one by
     one.
     """
+    optimizer = getattr(model, "optimizer", None)  # a model that is not compiled has none
+    variables = [*model.variables, *(optimizer.variables if optimizer else ())]
+    size = sum(math.prod(x.shape) * tf.as_dtype(x.dtype).size for x in variables)
     with written_beside(path) as beside, tempfile.TemporaryDirectory(prefix=".tmp-", dir=path.parent) as folder:
+        if shutil.disk_usage(folder).free < 2 * size + _OVERHEAD:  # HDF5 may crash when it closes a file on a full disk
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         try:
             model.save(folder, zipped=False)
         except RuntimeError as error:  # from HDF5, when it closes a file on a full disk

@@ -3,7 +3,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from jobi_tf.cli.commands.data import data
+from jobi_tf.cli.main import cli
 from jobi_tf.datasets.catalogue import DATASETS
 from jobi_tf.errors import DataError, UsageError
 
@@ -11,7 +11,7 @@ from .files import write_folder
 
 
 def run(*arguments: str, status: int = 0) -> str:
-    result = CliRunner().invoke(data, arguments, catch_exceptions=False)
+    result = CliRunner(env={"JOBI_TF_TRACEBACK": "1"}).invoke(cli, ["data", *arguments], catch_exceptions=False)
     assert result.exit_code == status, result.output
     return result.output
 

@@ -4,7 +4,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.datasets.reading import Columns, TripleReader
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, UsageError
 from tests.datasets.files import named_triples
 
 TURTLE = """@prefix x: <http://x/> .
@@ -38,6 +38,24 @@ def test_parquet_takes_the_first_three_columns_or_the_chosen_ones(tmp_path):
     (tmp_path / "g.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(DataError, match=r"g\.parquet"):
         read(tmp_path / "g.parquet")
+
+
+def test_parquet_has_its_names_as_a_header(tmp_path):
+    path = tmp_path / "g.parquet"
+    frame = pd.DataFrame({"u": ["a", "b"], "v": ["r", "r"], "w": ["b", "c"], "note": ["x", "line\nbreak"]})
+    frame.to_parquet(path)
+    assert read(path, Columns([3, 2, 1])) == [("b", "r", "a"), ("c", "r", "b")]
+    frame.set_axis(["head", "tail", "relation", "note"], axis=1).to_parquet(path)
+    assert read(path) == [("a", "b", "r"), ("b", "c", "r")]
+    frame.assign(weight=[1.0, 2.5]).to_parquet(path)
+    assert TripleReader(Columns(weight="weight")).read_file(path).weights.tolist() == [1.0, 2.5]
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_the_option_header_is_for_text(tmp_path, header):
+    (tmp_path / "g.nt").write_text(NTRIPLES)
+    with pytest.raises(UsageError, match="header"):
+        read(tmp_path / "g.nt", Columns(header=header))
 
 
 def test_a_folder_of_parquet_files_is_a_data_set(tmp_path):

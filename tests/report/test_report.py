@@ -264,7 +264,8 @@ def test_curves_and_environment(page, runs):
     ]
     row = runs[0].epochs[-1]
     assert f"plain, epoch 3: {row['val_mrr']:.4f}" in read.words
-    ranked = {row["epoch"]: row["val_hits@10"] for row in runs[1].epochs}
+    ranked = {row["epoch"]: row["val_mrr"] for row in runs[1].epochs}
+    assert "best validation MRR." in read.words
     assert ranked[runs[1].best_epoch] == max(ranked.values())
     environment = {row[0]: row[1:] for row in read.tables["Environment"]}
     assert f"epoch {runs[1].best_epoch}" in environment["epochs"][1]

@@ -1,4 +1,5 @@
 import shutil
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -95,6 +96,15 @@ def test_a_full_disk_while_a_model_is_written_is_an_error_of_its_file(run, tmp_p
         save_model(run.model, tmp_path / "model.keras")
     assert caught.value.filename == str(tmp_path / "model.keras")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_is_not_written_to_a_disk_without_room(run, tmp_path, monkeypatch):
+    """HDF5 may crash there."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000))
+    monkeypatch.setattr(keras.Model, "save", lambda *_, **__: pytest.fail("nothing may be written"))
+    with pytest.raises(OSError, match="No space") as caught:
+        save_model(run.model, tmp_path / "model.keras")
+    assert caught.value.filename == str(tmp_path / "model.keras")
 
 
 def test_a_moved_run_opens(run, tmp_path):
