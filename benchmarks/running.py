@@ -20,7 +20,7 @@ KEEP_MEMORY = {
     "GLIBC_TUNABLES": "glibc.malloc.arena_max=1:glibc.malloc.mmap_threshold=33554432:"
     f"glibc.malloc.trim_threshold={2**31 - 1}:glibc.malloc.hugetlb=1"
 }
-KEEPS_MEMORY = {"train", "quality", "epochs"}
+KEEPS_MEMORY = {"train", "quality", "epochs", "rows"}
 
 
 class MeasurementError(Exception):

@@ -85,9 +85,15 @@ def scale(setting: Setting) -> Iterator[Suite]:
     dim = 4 if setting.tiny else 100
     for mode in ("own", "shared"):
         tasks = {name: fit(setting, folder, negatives_mode=mode, dim=dim) for name, folder in folders.items()}
+        options = {name: sizes(setting)[name] for name in ("batch_size", "negatives")} | {"mode": mode}
+        tasks["rows"] = Task("rows", {"dataset": str(folders[f"{many:,}"]), "dim": dim, **options})
         what = f"JoBi step, d = {dim}, {many:,} entities, {mode} negatives"
-        line = Line(f"scale/{mode}", what, f"{many:,}", "ms", f"{many:,} / {few:,}", "<= 1.25")
-        yield Suite(tasks, [line], folders[f"{many:,}"].name)
+        rows = f"gathering and scattering its rows of three tables, {mode} negatives"
+        lines = [
+            Line(f"scale/{mode}", what, f"{many:,}", "ms", f"{many:,} / {few:,}", "<= 1.25"),
+            Line(f"scale/{mode}-rows", rows, "rows", "ms", f"{many:,} / rows", "<= 1.5"),
+        ]
+        yield Suite(tasks, lines, folders[f"{many:,}"].name)
     folder = folders[f"{many:,}"]
     changes = {"adam": {}, "row-adagrad": {"optimizer": "row-adagrad"}, "bfloat16-table": {"table_dtype": "bfloat16"}}
     tasks = {name: fit(setting, folder, dim=dim, **change) for name, change in changes.items()}
@@ -203,9 +209,15 @@ def large(setting: Setting) -> Iterator[Suite]:
     lines = with_memory("large/step", "JoBi step", "train", "ms", target="< 140", most="< 9000")
     yield Suite({"train": Task("train", settings)}, lines, folder.name)
     for name, scorer, title, count in (("rank", "complex", "ComplEx", 500), ("rotate", "rotate", "RotatE", 20)):
-        task = Task("rank", {"dataset": str(folder), "dim": dim, "scorer": scorer, "triples": count})
+        arguments = {"dataset": str(folder), "dim": dim, "triples": count}
+        tasks = {name: Task("rank", {**arguments, "scorer": scorer})}
         what = f"ranking {count} test triples, {title}, both sides"
-        yield Suite({name: task}, with_memory(f"large/{name}", what, name, "seconds"), folder.name)
+        lines = with_memory(f"large/{name}", what, name, "seconds")
+        if name == "rank":
+            tasks["product"] = Task("product", arguments)
+            what = f"bare matrix products of the scores of {count} test triples"
+            lines.append(Line("large/product", what, "product", "rate", "rank / product", ">= 0.67"))
+        yield Suite(tasks, lines, folder.name)
 
 
 BASE = {"entities": 100_000, "triples": 2_000_000, "negatives": 50, "batch_size": 1000, "dim": 100}

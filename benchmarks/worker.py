@@ -28,6 +28,7 @@ from typing import Any
 
 UNSETTLED = 3  # steps after a pause that are not measured, since their batches were made in the pause
 BLOCKS = (128, 256, 512, 1024, 2048)  # queries
+MOST_SCORES = 2**28  # at a time
 PATIENCE = 60.0  # seconds to wait for an answer of a server
 JOBI_TF = [sys.executable, "-m", "jobi_tf.cli"]
 MODEL = "graph"
@@ -161,15 +162,17 @@ def rank(rounds: Rounds, dataset: str, dim: int, scorer: str = "complex", triple
         rounds.answer(seconds=seconds, rate=len(graph.test) / seconds)
 
 
-def product(rounds: Rounds, dataset: str, dim: int) -> None:
-    """Times the matrix products that the ranking of the test triples cannot do without, in the best size of blocks."""
+def product(rounds: Rounds, dataset: str, dim: int, triples: int | None = None) -> None:
+    """Times the matrix products that the ranking of test triples cannot do without, in the best size of blocks."""
     import tensorflow as tf
 
     import jobi_tf
 
     graph = jobi_tf.load_graph(dataset)
+    ranked = len(graph.test[:triples])
     entities = tf.random.normal([graph.num_entities, 2 * dim])
-    queries = tf.random.normal([2 * len(graph.test), 2 * dim])
+    queries = tf.random.normal([2 * ranked, 2 * dim])
+    blocks = [x for x in BLOCKS if x * graph.num_entities <= MOST_SCORES]
 
     def seconds(block: int, count: int) -> float:
         start = time.perf_counter()
@@ -177,11 +180,42 @@ def product(rounds: Rounds, dataset: str, dim: int) -> None:
             tf.matmul(queries[i : i + block], entities, transpose_b=True)
         return time.perf_counter() - start
 
-    count = min(len(queries), 2 * max(BLOCKS))
-    seconds(BLOCKS[0], count)  # threads start
-    best = min(BLOCKS, key=lambda block: min(seconds(block, count) for _ in range(2)))
+    count = min(len(queries), 2 * max(blocks))
+    seconds(blocks[0], count)  # threads start
+    best = min(blocks, key=lambda block: min(seconds(block, count) for _ in range(2)))
     for _ in rounds:
-        rounds.answer(rate=len(graph.test) / seconds(best, len(queries)))
+        rounds.answer(rate=ranked / seconds(best, len(queries)))
+
+
+def rows(rounds: Rounds, dataset: str, dim: int, **options: Any) -> None:
+    """Times what Adam cannot do without: gathering the rows of a batch from three tables and scattering them back.
+
+    This is done in the best number of blocks.
+    """
+    import tensorflow as tf
+
+    import jobi_tf
+
+    graph = jobi_tf.load_graph(dataset)
+    tables = [tf.Variable(tf.zeros([graph.num_entities, 2 * dim])) for _ in range(3)]
+    touched = []
+    for inputs, *_ in jobi_tf.training_batches(graph, **options).take(10):
+        triples = inputs["triples"] if "triples" in inputs else inputs["chunks"]
+        ids = [tf.reshape(x, [-1]) for x in (triples[..., ::2], inputs["negatives"])]
+        touched.append(tf.unique(tf.concat(ids, 0))[0])
+
+    @tf.function
+    def move(ids: tf.Tensor, blocks: int) -> None:
+        for part in tf.split(ids[: tf.size(ids) // blocks * blocks], blocks):
+            for table in tables:
+                table.scatter_update(tf.IndexedSlices(tf.gather(table, part), part))
+
+    def seconds(blocks: int) -> float:
+        return timed(lambda: [move(ids, blocks) for ids in touched]) / len(touched)
+
+    best = min((1, 8, 32), key=lambda blocks: min(seconds(blocks) for _ in range(3)))
+    for _ in rounds:
+        rounds.answer(ms=1e3 * seconds(best))
 
 
 def quality(rounds: Rounds, dataset: str, hits: float, dim: int, batch_size: int, mode: str, most_epochs: int) -> None:

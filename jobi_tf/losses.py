@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.compiled import compiled
+from jobi_tf.errors import UsageError
 
 
 class _Loss(keras.losses.Loss):
@@ -18,6 +19,12 @@ class _Loss(keras.losses.Loss):
         """Returns the constructor's arguments."""
         names = [*inspect.signature(type(self)).parameters][:-1]  # without `kwargs`
         return super().get_config() | {name: getattr(self, name) for name in names}
+
+
+def _share(label_smoothing: float) -> float:
+    if not 0 <= label_smoothing < 1:
+        raise UsageError(f"expected label_smoothing from 0 to below 1, got {label_smoothing}")
+    return label_smoothing
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -37,7 +44,7 @@ class SampledSoftmax(_Loss):
 
     def __init__(self, label_smoothing: float = 0.0, name: str = "sampled_softmax", **kwargs: Any):
         super().__init__(name=name, **kwargs)
-        self.label_smoothing = label_smoothing
+        self.label_smoothing = _share(label_smoothing)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: labels and logits [B, 1 + n] → float [B]."""
@@ -75,9 +82,11 @@ class SampledLogistic(_Loss):
         **kwargs: Any,
     ):
         super().__init__(name=name, **kwargs)
+        if adversarial_temperature < 0:
+            raise UsageError(f"expected adversarial_temperature to be at least 0, got {adversarial_temperature}")
         self.margin = margin
         self.adversarial_temperature = adversarial_temperature
-        self.label_smoothing = label_smoothing
+        self.label_smoothing = _share(label_smoothing)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: labels and scores [B, 1 + n] → float [B]."""
@@ -136,7 +145,7 @@ class FullSoftmax(_Loss):
 
     def __init__(self, label_smoothing: float = 0.0, name: str = "full_softmax", **kwargs: Any):
         super().__init__(name=name, **kwargs)
-        self.label_smoothing = label_smoothing
+        self.label_smoothing = _share(label_smoothing)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: ids [B, m] and logits [B, E] → float [B]."""

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from jobi_tf import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
+from jobi_tf.errors import UsageError
 
 LABELS = np.array([[1, 0, 0, 0], [1, -1, 0, -1], [0, -1, 0, 1], [1, -1, -1, -1]], np.int8)
 LOGITS = np.random.default_rng(0).normal(scale=3, size=LABELS.shape).astype(np.float32)
@@ -187,3 +188,18 @@ def test_a_query_counts_by_its_weight():
 def test_the_pair_loss_is_that_of_keras():
     ours, theirs = PairCrossentropy(), keras.losses.BinaryCrossentropy(from_logits=True)
     assert float(ours(SEEN, ALL)) == pytest.approx(float(theirs(SEEN, ALL)), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options"),
+    [
+        (SampledSoftmax, {"label_smoothing": 1.0}),
+        (FullSoftmax, {"label_smoothing": -0.1}),
+        (SampledLogistic, {"label_smoothing": 2.0}),
+        (SampledLogistic, {"adversarial_temperature": -1.0}),
+    ],
+)
+def test_options_out_of_range(loss, options):
+    ((name, value),) = options.items()
+    with pytest.raises(UsageError, match=rf"{name} .*{value}"):
+        loss(**options)

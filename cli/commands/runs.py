@@ -92,7 +92,9 @@ def _options(settings: dict[str, Any]) -> str:
     parts = []
     for name, value in settings.items():
         flag, text = name.replace("_", "-"), setting_text(value)
-        if value != TrainConfig.model_fields[name].default:
+        if name == "merged_from" and value:
+            parts.append(f"merged from {', '.join(value)}")
+        elif value != TrainConfig.model_fields[name].default:
             parts.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {text}")
     return " ".join(parts)
 

@@ -67,6 +67,8 @@ class Calibration:
             reasons.append("without validation triples the fit is on training triples, and probabilities are too high")
         if self.slope <= 0:
             reasons.append("scores separate triples from corruptions no better than chance: do not trust probabilities")
+        if self.ece_after > self.ece_before:
+            reasons.append(f"{self.triples:,} triples are too few for the fit: it made probabilities of others worse")
         return reasons
 
 

@@ -124,7 +124,7 @@ class Space(SettingsFile):
     search: dict[str, Parameter] = Field(min_length=1)
     sampler: Literal["tpe", "random", "grid"] = "tpe"
     trials: int | None = Field(None, ge=1)
-    metric: Literal["mrr", "hits@1", "hits@3", "hits@10"] = "hits@10"
+    metric: Literal["mrr", "hits@1", "hits@3", "hits@10"] = "mrr"
     seed: int = Field(0, ge=0)
     prune: Pruning = Field(default_factory=lambda: Pruning.model_validate({}))
 

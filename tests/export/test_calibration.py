@@ -170,3 +170,8 @@ def test_a_model_without_knowledge_is_warned_of():
     backwards = calibrate(lambda x: -(np.arange(len(x)) < 100).astype(float), graph, 0.3, 0)
     assert backwards.slope < 0
     assert "no better than chance" in backwards.warnings()[0]
+
+
+def test_a_fit_that_makes_probabilities_worse_is_warned_of():
+    for after, count in ((0.2, 1), (0.1, 0)):
+        assert len(calibration.Calibration(1.0, 0.0, 0.1, after, (), "valid", 20).warnings()) == count
