@@ -1,4 +1,4 @@
-"""Runs a suite: its tasks in turns, A B A B …, each in a process of its own, and of two checkouts where asked."""
+"""Runs a suite: its tasks in turns, A B A B …, each in its own process, and for two checkouts if requested."""
 
 import json
 import os
@@ -97,7 +97,7 @@ def worker(
 ) -> Iterator[Callable[[dict[str, Any]], dict[str, float]]]:
     """Runs the process of a task until the block ends; gives a function that returns what a round measured.
 
-    It works in a folder of `work`, one for each checkout, with a cache of its own if `own_cache`. The function raises
+    It works in a folder of `work`, one for each checkout, with its own cache if `own_cache`. The function raises
     `MeasurementError` if the process ended, with the last line of its stderr, or answered something else.
     """
     folder = work / ("other" if checkout else "here")

@@ -1,6 +1,6 @@
 """`python -m benchmarks.simulation`: training on up to 64 machines, simulated from constants measured on one.
 
-Each machine has two cores like those of `docs/scaling.md` and a network of 10 Gbit/s, and computes batches of its own
+Each machine has two cores like those of `docs/scaling.md` and a network of 10 Gbit/s, and computes its own batches
 size: more machines make more triples a step. Waiting for the slowest machine, and the switch, are left out.
 """
 
@@ -15,7 +15,7 @@ CORES, MS_PER_MB = 2, 0.8  # 10 Gbit/s
 COMPUTE, GATHERED, EXCHANGED = 46.0, 8.5, 4.7
 MACHINES = (1, 2, 4, 8, 16, 32, 64)
 
-ROWS = BATCH * (NEGATIVES // CHUNK + 2)  # distinct entities of a batch: among so many nearly all are distinct
+ROWS = BATCH * (NEGATIVES // CHUNK + 2)  # distinct entities of a batch: of these, nearly all are distinct
 TABLE = ENTITIES * WIDTH * 4 / 1e9  # GB
 
 

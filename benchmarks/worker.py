@@ -1,4 +1,4 @@
-"""Measurements of jobi-tf, each in a process of its own: `PYTHON worker.py TASK ARGUMENTS`, the arguments as JSON.
+"""Measurements of jobi-tf, each in its own process: `PYTHON worker.py TASK ARGUMENTS`, the arguments as JSON.
 
 Each line on stdin starts a round; it is a JSON object with the arguments of the round. Each round is answered by one
 line on stdout, a JSON object with what was measured: `seconds`, `ms`, `rate` (a second) and, always, `MB`, the peak of
@@ -361,7 +361,7 @@ def named_requests(dataset: str) -> dict[str, tuple[str, dict[str, list[Any]]]]:
 
 
 def sender(protocol: str, ports: dict[str, int], signature: str, columns: dict[str, list[Any]]) -> Callable[[], object]:
-    """Returns a function that sends a request, made before, over a connection of its own and waits for the answer."""
+    """Returns a function that sends a request, made before, over its own connection and waits for the answer."""
     if protocol == "REST":
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         body = json.dumps({"signature_name": signature, "instances": rows})

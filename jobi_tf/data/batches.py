@@ -110,7 +110,7 @@ def training_batches(
         negatives: negatives of a triple, n.
         p: probability that a negative is drawn from the entities seen on that side of the relation in training.
         joint: whether there are labels for the pair head.
-        mode: `"own"`: each triple has negatives of its own, all in one loss. `"by-side"`: n / 2 for each side, with a
+        mode: `"own"`: each triple has its own negatives, all in one loss. `"by-side"`: n / 2 for each side, with a
             loss for each side. `"shared"`: `chunk` triples share their negatives, which is faster; the triples of a
             batch are sorted by relation, so that most chunks have one relation. `"shared-by-side"`: both.
         seed: seed of the order and of the negatives.

@@ -29,7 +29,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class OwnNegatives(Batch):
-    """Triples, each with negatives of its own: one list for both sides.
+    """Triples, each with its own negatives: one list for both sides.
 
     Args:
         triples: int32 [B, 3].
@@ -54,7 +54,7 @@ class OwnNegatives(Batch):
 
 @dataclass(frozen=True)
 class OwnNegativesBySide(Batch):
-    """Triples, each with negatives of its own: a list for each side.
+    """Triples, each with its own negatives: a list for each side.
 
     Args:
         triples: int32 [B, 3].
@@ -337,7 +337,7 @@ def _chunk_scores(
     """Returns the scores of triples and of the negatives of their chunk, for each of M heads of the model.
 
     Args:
-        scorer, reciprocal, by_side: the score function, and whether each side has scores of its own.
+        scorer, reciprocal, by_side: the score function, and whether each side has its own scores.
         known: 2 if queries are made of other embeddings than those of heads and tails as candidates, else 0.
         head, tail: embeddings [C, c, width].
         heads, tails: embeddings of the negatives that replace heads, [C, i, width], and tails, [C, j, width].

@@ -98,7 +98,7 @@ def _rows_with_dense_gradient(table: tf.Tensor, ids: tf.Tensor):  # type: ignore
 
 
 class Head(keras.layers.Layer):
-    """A score function with relation embeddings of its own: the triple head or the pair head of a model.
+    """A score function with its own relation embeddings: the triple head or the pair head of a model.
 
     Its arguments are those of the model. With `reciprocal` relations R + r is the inverse of r; the head of (?, r, t)
     is sought as the tail of (t, R + r, ?).

@@ -61,7 +61,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Look:
-    """What is looked at in a graph: numbers, means, and shares of the training triples.
+    """What the recipe measures of a graph: counts, means, and shares of the training triples.
 
     `triples` are training triples; `symmetric` is the share of those whose reverse is one too, `inverse` of those whose
     entities another relation links in the other direction, and `categories` of each category of relations.
@@ -148,7 +148,7 @@ def train_auto(
     A third of the time is for the search, up to two thirds where a training takes little: a few candidates, which
     depend on the graph, are trained for half of it, and the better half of them goes on for the other half. The best
     one is trained again for the rest of the time; when this training is interrupted and resumed, its time is not
-    limited. Its run folder gets `auto.json`, with what was looked at in the graph and what was measured of each
+    limited. Its run folder gets `auto.json`, with what was measured of the graph and of each
     candidate.
 
     Args:

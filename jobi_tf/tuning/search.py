@@ -53,7 +53,7 @@ def search(
     Args:
         space: what to search.
         out: folder of the search.
-        jobs: trials at a time, each in a process of its own; they share the cores.
+        jobs: trials at a time, each in its own process; they share the cores.
         storage: URL of a database for Optuna, whose study has the name of the folder; by default a file in the folder.
         on_event: called with the number of a trial and None when it begins, each of its epochs, and the results when it
             has ended.

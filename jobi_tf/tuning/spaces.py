@@ -133,7 +133,7 @@ class Space(SettingsFile):
     def _fields_of_config(cls, settings: dict[str, Any]) -> dict[str, Any]:
         for name in ("run_dir", "monitor", "recipe"):
             if name in settings:
-                reason = "each trial has a folder of its own, metric is the monitor, and all settings are written out"
+                reason = "each trial has its own folder, metric is the monitor, and all settings are written out"
                 raise ValueError(f"expected no {name}: {reason}")
         checked = TrainConfig.create({"dataset": "any"} | settings, "")
         if checked.eval_every == 0:
