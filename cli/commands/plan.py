@@ -63,7 +63,7 @@ def plan(
     from jobi_tf.training.plan import graph_of_size
     from jobi_tf.training.plan import plan as make_plan
 
-    seed = 0 if config.loss == "full-softmax" else None
+    seed = 0 if config.full_softmax else None
     graph = config.load_graph() if known else graph_of_size(entities or 0, relations or 0, triples or 0, seed)
     available = psutil.virtual_memory().available if memory is None else round(memory * 2**30)
     result = make_plan(config, graph, devices, available, calibrate)
@@ -82,7 +82,7 @@ def _print_plan(result: "Plan") -> None:
     print_table((title, "GB"), [*rows, ("peak", f"{result.memory.total / 2**30:.2f}")])
     click.echo()
     step, config = result.step, result.settings
-    rows_of_a_batch = "queries" if config.loss == "full-softmax" else "triples"
+    rows_of_a_batch = "queries" if config.full_softmax else "triples"
     rows = [
         (f"{rows_of_a_batch} of a batch, over all devices", f"{config.batch_size:,}"),
         ("rows that a device updates", f"{step.rows:,}"),

@@ -202,7 +202,7 @@ def _memory(memory: "Memory") -> str:
 
 def _negatives(config: TrainConfig) -> str:
     parts = ["queries, each with all entities"]
-    if config.loss != "full-softmax":
+    if not config.full_softmax:
         parts = [
             f"{config.negatives} negatives per triple",
             "known ones left out" if config.filter_negatives else "",

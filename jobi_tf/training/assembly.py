@@ -43,7 +43,7 @@ class Epoch(NamedTuple):
 
 def epoch(config: TrainConfig, graph: Graph) -> Epoch:
     """Returns the size of an epoch, given `completed` settings."""
-    size, queries = config.batch_size or 0, config.loss == "full-softmax"
+    size, queries = config.batch_size or 0, config.full_softmax
     if not queries:
         steps = steps_per_epoch(graph, size)
         return Epoch(steps, steps * size)
@@ -73,9 +73,9 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
     scorer = scorers.get(config.model)
     check_dtypes(scorer, precision=config.precision, table_dtype=config.table_dtype)
     get_all(_regularizers(config), scorer)  # raises for a scorer that one does not suit
-    if config.loss != "full-softmax":
+    if not config.full_softmax:
         check_negatives(config.negatives, config.negatives_mode)
-    full, multiple = config.loss == "full-softmax", devices * (config.chunk if config.shared else 1)
+    full, multiple = config.full_softmax, devices * (config.chunk if config.shared else 1)
     if config.batch_size is None:
         count = number_of_queries(graph, "train", config.answers_per_query) if full else len(graph.train)
         size = default_batch_size(count, LARGEST_BATCH_OF_QUERIES if full else 1000, multiple)
@@ -142,7 +142,7 @@ def compile_model(
 
 def losses_of(config: TrainConfig) -> dict[str, tuple[keras.losses.Loss, float]]:
     """Returns the loss of each head of the model and its weight, given `completed` settings."""
-    margin, smoothing, full = config.margin or 0.0, config.label_smoothing, config.loss == "full-softmax"
+    margin, smoothing, full = config.margin or 0.0, config.label_smoothing, config.full_softmax
     triple: keras.losses.Loss
     if full:
         triple = FullSoftmax(smoothing)
@@ -194,7 +194,7 @@ def build_batches(
     config: TrainConfig, graph: Graph, first_step: int = 0, split: str = "train", **more: Any
 ) -> tf.data.Dataset:
     """Returns the endless stream of training batches from step `first_step` on, given `completed` settings."""
-    queries = config.loss == "full-softmax"
+    queries = config.full_softmax
     names = ["answers_per_query", "pair_entities"] if queries else ["negatives", "p", "filter_negatives"]
     names += ["chunk"] * config.shared
     options = {name: getattr(config, name) for name in ("batch_size", "joint", "seed", *names)}

@@ -269,7 +269,7 @@ def _seconds_an_epoch(config: TrainConfig, graph: Graph) -> float:
     width = scorers.get(config.model).entity_width(config.dim)
     steps, triples = epoch(config, graph)
     scale = (os.cpu_count() or 1) / 2
-    if config.loss == "full-softmax":
+    if config.full_softmax:
         scores = steps * (config.batch_size or 0) * graph.num_entities
         return scores * (6 * width / _product_rate(config.precision) + SECONDS_A_SCORE / scale)
     shared = 4 if config.shared else 1

@@ -184,14 +184,19 @@ class TrainConfig(BaseModel):
             raise UsageError(f"{where}: {_explain(error, cls)}".removeprefix(": ")) from None
 
     @property
+    def full_softmax(self) -> bool:
+        """Whether the loss is over all entities instead of sampled negatives."""
+        return self.loss == _FULL
+
+    @property
     def shared(self) -> bool:
         """Whether the triples of a chunk share their negatives."""
-        return self.loss != _FULL and self.negatives_mode.startswith("shared")
+        return not self.full_softmax and self.negatives_mode.startswith("shared")
 
     @property
     def by_side(self) -> bool:
         """Whether negatives of the head and of the tail have a loss each."""
-        return self.loss != _FULL and self.negatives_mode.endswith("by-side")
+        return not self.full_softmax and self.negatives_mode.endswith("by-side")
 
     def without_effect(self) -> dict[str, str]:
         """Returns the settings that have no effect because of the others, with the reason."""
@@ -200,7 +205,7 @@ class TrainConfig(BaseModel):
     def _rules(self) -> Iterator[tuple[tuple[str, ...], str]]:
         if self.recipe != AUTO:
             yield ("minutes",), "only the recipe auto has a time"
-        if self.loss == _FULL:
+        if self.full_softmax:
             names = ("p", "negatives", "negatives_mode", "chunk", "filter_negatives")
             yield names, f"the loss {_FULL} takes all entities instead of negatives"
             yield ("table_dtype",), f"the loss {_FULL} updates the whole table in float32"
@@ -237,7 +242,7 @@ class TrainConfig(BaseModel):
 
     def _contradictions(self) -> Iterator[tuple[str, str, str]]:
         """Yields settings that are refused: the name, what is expected of it, and the reason."""
-        full = self.loss == _FULL
+        full = self.full_softmax
         if self.strategy == "parameter-server":
             where = "with the strategy parameter-server"
             if full:

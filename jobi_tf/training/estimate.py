@@ -145,7 +145,7 @@ def _pair_candidates(config: TrainConfig, graph: Graph) -> int:
 def _batch(config: TrainConfig, graph: Graph, tables: _Tables) -> int:
     """Returns the bytes of the largest tensors of a step."""
     size, entities, heads = config.batch_size or 0, graph.num_entities, tables.heads
-    if config.loss == "full-softmax":
+    if config.full_softmax:
         # Scores and their gradient, exponentials and labels; feature maps likewise; the gradient of the entity table.
         scores = 3 * entities + 5 * _pair_candidates(config, graph) + 8 * tables.features
         return FLOAT * (size * scores + 2 * entities * tables.entity)
@@ -158,7 +158,7 @@ def step(config: TrainConfig, graph: Graph) -> Step:
     """Returns what a step on one device moves and computes, given `completed` settings with its share of the batch."""
     tables, size, entities = _Tables(config, graph), config.batch_size or 0, graph.num_entities
     slots, heads = _slots(config.optimizer, tables.entity), tables.heads
-    if config.loss == "full-softmax":
+    if config.full_softmax:
         rows, pairs = entities, _pair_candidates(config, graph)
         # Rows are read for the product and for both of its gradients; scores and feature maps are written and read
         # three times.
@@ -192,7 +192,7 @@ def check_memory(config: TrainConfig, graph: Graph, servers: int = 0, available:
         return
     if config.strategy == "parameter-server":
         advice = "more servers, or shards (`jobi-tf data prepare --shards`), which leave the triples in files"
-    elif config.loss == "full-softmax":
+    elif config.full_softmax:
         advice = "a smaller batch_size or dim, pair_entities, or the loss softmax with sampled negatives"
     else:
         advice = (

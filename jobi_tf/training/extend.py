@@ -126,7 +126,7 @@ def _fit(
     """
     for head in model.heads:
         head.trainable = False
-    queries = config.loss == "full-softmax"
+    queries = config.full_softmax
     count = number_of_queries(graph, SPLIT, config.answers_per_query) if queries else len(ids)
     size = min(config.batch_size or 1000, count)
     changes = {"batch_size": size, "schedule": "constant"}

@@ -99,7 +99,7 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
     if needed.total <= available:
         return strategy, {}, [f"{config.optimizer} fits into the {gigabytes} of {where}."]
     advice = [f"{config.optimizer} takes {needed.total / 2**30:.1f} GB, more than the {gigabytes} of {where}."]
-    full = config.loss == "full-softmax"
+    full = config.full_softmax
     half: dict[str, Any] = {} if full or scorers.get(config.model).distance else {"table_dtype": "bfloat16"}
     last: dict[str, Any] = {"average_epochs": 1}
     rows: dict[str, Any] = {"optimizer": "row-adagrad"}

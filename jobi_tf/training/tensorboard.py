@@ -175,7 +175,7 @@ class Sample:
 
     def __init__(self, training: Training):
         config, graph = training.config, training.graph
-        self._queries, self._marked = config.loss == "full-softmax", config.filter_negatives
+        self._queries, self._marked = config.full_softmax, config.filter_negatives
         self._weights = {"triple": 1.0, "pair": config.alpha}
         self._counts_known = not self._queries and can_filter(graph.num_entities, graph.num_relations)
         options = {"filter_negatives": True} if self._counts_known else {}
