@@ -22,11 +22,24 @@ if TYPE_CHECKING:
 
 FOLDER = cloup.dir_path(path_type=Path, exists=True)
 FILE = cloup.file_path(path_type=Path, exists=True)
-OUT_FILE = cloup.file_path(path_type=Path)
 OUT_FOLDER = cloup.dir_path(path_type=Path)
 COUNT = click.IntRange(min=1)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 PORT = click.IntRange(0, 65535)
+
+
+class _OutFile(click.Path):
+    """A file to write, whose folder must exist: this is known before the work, not after it."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Returns the path."""
+        path = super().convert(value, parameter, context)
+        if not path.parent.is_dir():
+            self.fail(f"Directory '{path.parent}' does not exist.", parameter, context)
+        return path
+
+
+OUT_FILE = _OutFile(dir_okay=False, path_type=Path)
 
 # What users of other libraries type, and the option here; for settings see `jobi_tf.training.config.SYNONYMS`.
 SYNONYMS = {"output": "--out", "run": "--run-dir", "top_k": "-k", "topk": "-k"}

@@ -8,7 +8,7 @@ import cloup
 from jobi_tf.console import print_table
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 
-from ..options import Command, out_option, runs_option
+from ..options import Command, out_option, run_name, runs_option
 from ..start import start_tensorflow
 
 
@@ -37,6 +37,6 @@ def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
     merged = jobi_tf.merge_runs(runs, out, weights)
     names = [f"val_{name}" for name in BETTER_IF_HIGHER]
     found = {path: run_values(path) for path in (*runs, out)}
-    rows = [[path, values["dim"], *metric_texts(values, names)] for path, values in found.items()]
+    rows = [[run_name(path), values["dim"], *metric_texts(values, names)] for path, values in found.items()]
     print_table(["run", "d", *(METRICS[name] for name in BETTER_IF_HIGHER)], rows, "validation split")
     click.echo(f"run folder {merged.path}")

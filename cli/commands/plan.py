@@ -57,7 +57,9 @@ def plan(
     settings = {name: value for name, value in given(context).items() if name in options}
     known = settings.get("dataset") is not None
     if known == all(sizes) or known == any(sizes):
-        raise UsageError("expected --dataset, or --entities, --relations and --triples")
+        raise UsageError("expected either --dataset, or all of --entities, --relations and --triples")
+    if not known and (idle := [name for name in _DATA if name in settings]):
+        raise UsageError(f"--{idle[0]} has no effect without --dataset; remove it")
     config = TrainConfig.create({"dataset": "plan"} | settings)
     start_tensorflow()
     from jobi_tf.training.plan import graph_of_size

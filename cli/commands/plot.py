@@ -10,7 +10,7 @@ from ..options import Command, open_run, out_option, run_option
 
 @cloup.command(cls=Command)
 @run_option
-@out_option("Folder for the plots; by default plots/ in the folder of the run.")
+@out_option("Folder for the plots  [default: plots/ in the folder of the run; of world, ./plots]")
 def plot(run: Path, out: Path | None) -> None:
     """Plot the training curves, a map of the entities and the ranks by relation, as PNG and SVG.
 
@@ -19,6 +19,8 @@ def plot(run: Path, out: Path | None) -> None:
     """
     trained = open_run(run)
     from jobi_tf.report.plots import plot_run
+    from jobi_tf.training.run_folder import PRETRAINED
 
-    for path in plot_run(trained, out or run / "plots"):
+    folder = Path() if run in PRETRAINED.values() else run  # the folder of a pretrained run is part of the package
+    for path in plot_run(trained, out or folder / "plots"):
         click.echo(path)

@@ -23,7 +23,9 @@ def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
     Stop it with Ctrl-C.
     """
     if len(runs) > 1:
-        where = ["--logdir_spec", ",".join(f"{path.name}:{path}" for path in runs)]
+        from jobi_tf.report.runs import labels
+
+        where = ["--logdir_spec", ",".join(f"{name}:{path}" for name, path in zip(labels(runs), runs, strict=True))]
     else:
         where = ["--logdir", str(runs[0] if runs else "runs")]
     command = [sys.executable, "-m", "tensorboard.main", *where, "--host", host, "--port", str(port)]

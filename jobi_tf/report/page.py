@@ -22,7 +22,7 @@ from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.files import written_beside
 from jobi_tf.report.charts import Chart, colour, line_chart, reliability_chart
 from jobi_tf.report.measured import Measured, breakdown, measure
-from jobi_tf.report.runs import common_graph
+from jobi_tf.report.runs import common_graph, labels
 from jobi_tf.tables import data_frame
 from jobi_tf.training.config import TrainConfig
 
@@ -120,14 +120,6 @@ def _values(runs: Sequence["Measured"], graph: Graph) -> dict[str, Any]:
         "reliability": reliability_chart([(name, bins) for name, (_, bins) in zip(names, calibrations, strict=True)]),
         "calibration_errors": [error for error, _ in calibrations],
     }
-
-
-def labels(paths: Sequence[Path]) -> list[str]:
-    """Returns the end of each path, as long as it takes to tell them apart."""
-    parts = [path.resolve().parts for path in paths]
-    lengths = range(1, max(map(len, parts)) + 1)
-    every = (["/".join(part[-length:]) for part in parts] for length in lengths)
-    return next(ends for ends in every if len(set(ends)) == len(ends))
 
 
 def settings(runs: Sequence[Measured]) -> dict[str, list[dict[str, Any]]]:

@@ -8,6 +8,7 @@ import numpy as np
 from jobi_tf.datasets.statistics import entity_degrees, entity_types
 from jobi_tf.errors import MissingExtraError
 from jobi_tf.evaluation.evaluate import evaluate
+from jobi_tf.files import written_beside
 from jobi_tf.training.run import Run
 
 MOST_ENTITIES, NAMED_ENTITIES, TYPES, RELATIONS = 2000, 25, 9, 25
@@ -40,7 +41,8 @@ def plot_run(run: Run, out: Path) -> list[Path]:
         plot(run, figure)
         for suffix in FORMATS:
             paths.append(out / f"{name}.{suffix}")
-            figure.savefig(paths[-1], dpi=150)
+            with written_beside(paths[-1]) as beside:
+                figure.savefig(beside, dpi=150)
     return paths
 
 
@@ -57,7 +59,8 @@ def _plot_curves(run: Run, figure: Any) -> None:
         axes.set_xlabel("epoch")
         axes.locator_params(axis="x", integer=True)
         axes.grid(alpha=0.3)
-        axes.legend()
+        if axes.has_data():  # a run may never be ranked
+            axes.legend()
     left.set_title("training loss")
     right.set_title("validation, filtered")
 

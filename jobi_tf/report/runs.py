@@ -157,6 +157,14 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+def labels(paths: Sequence[Path]) -> list[str]:
+    """Returns the end of each path, as long as it takes to tell them apart."""
+    parts = [path.resolve().parts for path in paths]
+    lengths = range(1, max(map(len, parts)) + 1)
+    every = (["/".join(part[-length:]) for part in parts] for length in lengths)
+    return next(ends for ends in every if len(set(ends)) == len(ends))
+
+
 def select_runs(
     runs: Mapping[Path, dict[str, Any]], where: Mapping[str, Any], sort: str | None = None
 ) -> dict[Path, dict[str, Any]]:

@@ -109,8 +109,8 @@ def test_bad_files(run, call, tmp_path, content, words):
 def test_unwritable_answers(run, call, tmp_path):
     source = tmp_path / "queries.tsv"
     source.write_text("town 1\tnear\t?\n")
-    for target, status in (tmp_path, 2), (tmp_path / "no" / "x", 1):
-        assert str(target) in call("predict", run, "--input", source, "--out", target, status=status).stderr
+    for target in (tmp_path, tmp_path / "no" / "x"):
+        assert str(target.parent) in call("predict", run, "--input", source, "--out", target, status=2).stderr
 
 
 @pytest.mark.parametrize(

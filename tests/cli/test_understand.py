@@ -1,4 +1,6 @@
 import json
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -74,3 +76,47 @@ def test_plots_are_written_as_png_and_svg(run, call, tmp_path):
     assert {x.name for x in (tmp_path / "plots").iterdir()} == {
         f"{name}.{suffix}" for name in ("curves", "map", "relations") for suffix in ("png", "svg")
     }
+
+
+def test_plots_of_a_run_that_was_never_ranked(run, call, tmp_path, recwarn):
+    copy = shutil.copytree(run, tmp_path / "run")
+    epochs = [json.loads(line) for line in (copy / "metrics.jsonl").open()]
+    unranked = [{key: value for key, value in x.items() if not key.startswith("val_")} for x in epochs]
+    (copy / "metrics.jsonl").write_text("".join(json.dumps(x) + "\n" for x in unranked))
+    call("plot", copy)
+    assert (copy / "plots" / "curves.png").exists()
+    assert not [x for x in recwarn if "legend" in str(x.message)]
+
+
+def test_nothing_is_plotted_into_the_package(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written = call("plot", "world").stdout.splitlines()
+    assert "plots/map.png" in written
+    assert all((tmp_path / x).exists() for x in written)
+
+
+def test_the_folder_of_a_file_must_exist(run, triples, call, tmp_path):
+    out = ("--out", tmp_path / "nowhere" / "file.npz")
+    for arguments in (("rules", triples), ("complete", run), ("convert", run), ("report", run)):
+        assert "nowhere" in call(*arguments, *out, status=2).stderr
+
+
+@pytest.mark.parametrize("option", ["--split", "--columns"])
+def test_plan_takes_no_options_of_files_without_them(call, option):
+    sizes = ("--entities", 20, "--relations", 2, "--triples", 100)
+    assert option in call("plan", *sizes, option, "0.8/0.1/0.1" if option == "--split" else "a,b,c", status=2).stderr
+
+
+def test_tensorboard_tells_runs_of_one_name_apart(call, tmp_path, monkeypatch):
+    paths = [tmp_path / parent / "run" for parent in ("a", "b")]
+    for path in paths:
+        path.mkdir(parents=True)
+    commands = []
+
+    def started(command):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", started)
+    call("tensorboard", *paths)
+    assert f"a/run:{paths[0]},b/run:{paths[1]}" in commands[0]

@@ -18,7 +18,8 @@ from jobi_tf.evaluation.calibration import Bin
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.report.charts import Axis
 from jobi_tf.report.measured import FILTERS, breakdown, first_answers, measure
-from jobi_tf.report.page import calibration, categories, gains, labels, shown, write_report
+from jobi_tf.report.page import calibration, categories, gains, shown, write_report
+from jobi_tf.report.runs import labels
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
 from tests.evaluation.oracle import triple_set
