@@ -127,7 +127,8 @@ def _print_dry_run(plans: list["Plan"]) -> None:
         for run in plan.runs:
             groups.setdefault((run.label, str(run.path.parent)), []).append(run)
         rows = [(label, _state(runs), folder) for (label, folder), runs in groups.items()]
-        print_table(("run", "seeds complete", "folder"), rows, plan.experiment.title)
+        columns = ("run", "seeds complete", "folder")
+        print_table(columns, rows, plan.experiment.title, text=(columns[0], columns[2]))
         click.echo()
     every = {run.path: run for plan in plans for run in plan.runs}.values()
     missing = [run for run in every if run.record is None]

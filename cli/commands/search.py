@@ -58,7 +58,7 @@ def search(
             click.echo(f"{name:<22} {Space.read(name).description}")
         return
     if space is None:
-        raise UsageError("expected a YAML file or the name of a ready-made space (see `jobi-tf search --list`)")
+        raise UsageError("expected a YAML file or the name of a built-in space (see `jobi-tf search --list`)")
     settings = parse_assignments(assignments)
     if dataset is not None:
         if "dataset" in settings:

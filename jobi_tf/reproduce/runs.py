@@ -45,11 +45,14 @@ class Source:
         """
         name, equals, place = text.partition("=")
         place = place if equals else name
+        if not name or not place:
+            raise UsageError(f"expected NAME, PATH or NAME=PATH, got {text!r}")
         if place in NAMES or (not equals and place in known):
             return cls(name, place)
         if not Path(place).expanduser().is_dir():
-            load_graph(place)  # whose error is about the name or the path
-            raise UsageError(f"expected a folder with train, valid and test for an experiment, got the file {place}")
+            if not Path(place).expanduser().is_file():
+                load_graph(place)  # whose error lists the names
+            raise UsageError(f"expected a folder with train, valid and test for an experiment, got {place}")
         return cls(name if equals else Path(place).expanduser().absolute().name, place)
 
     @property

@@ -217,3 +217,6 @@ def test_data_sets_by_name_and_path(tmp_path):
         Source.parse("uml")
     with pytest.raises(UsageError, match="nothing"):
         Source.parse(f"fb1.9m={tmp_path / 'nothing'}")
+    for text in ("=umls", "umls=", f"fb1.9m={triples / 'train.tsv'}"):
+        with pytest.raises(UsageError, match=re.escape(text.removeprefix("fb1.9m="))):
+            Source.parse(text)
