@@ -140,12 +140,18 @@ def committed() -> dict[str, Any]:
 
 
 def write_growth(figures: Sequence[Figure], folder: Path) -> None:
-    """Writes growth.csv, and growth.png: time and memory of a step against what is varied, all axes logarithmic."""
+    """Writes growth.csv, and growth.png: time and memory of a step against what is varied, all axes logarithmic.
+
+    Writes nothing if no step was measured.
+    """
     import pandas as pd
     from matplotlib.figure import Figure as Picture
 
     rows = []
-    for x, memory in itertools.pairwise([x for x in figures if x["name"].startswith("growth/")]):
+    measured = [x for x in figures if x["name"].startswith("growth/") and "reason" not in x]
+    if not measured:
+        return
+    for x, memory in itertools.pairwise(measured):
         varied, value, *of_memory = x["name"].removeprefix("growth/").split("-")
         if not of_memory:
             rows.append((varied, int(value), x["median"], x["min"], x["max"], memory["median"]))

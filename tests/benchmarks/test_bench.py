@@ -136,11 +136,12 @@ def test_what_fails_does_not_lose_the_rest(tmp_path):
     assert [(x["name"], x["repeats"]) for x in results if "reason" not in x] == [("a/peer", [3, 3])]
 
 
-def test_a_benchmark_that_fails_is_reported(bench, monkeypatch, tmp_path):
-    broken = Suite({"a": Task(("false",))}, [Line("ranking/a", "a", "a", "ms")], "umls")
-    monkeypatch.setitem(SUITES, "ranking", lambda setting: iter([broken]))
-    _, content = bench("--only", "ranking", status=1)
-    assert [x["name"] for x in content["unmeasured"]] == ["ranking/a"]
+@pytest.mark.parametrize("name", ["ranking", "growth"])
+def test_a_benchmark_that_fails_is_reported(bench, monkeypatch, name):
+    broken = Suite({"a": Task(("false",))}, [Line(f"{name}/a", "a", "a", "ms")], "umls")
+    monkeypatch.setitem(SUITES, name, lambda setting: iter([broken]))
+    _, content = bench("--only", name, status=1)
+    assert [x["name"] for x in content["unmeasured"]] == [f"{name}/a"]
 
 
 def test_interruption_keeps_what_was_measured(bench, monkeypatch, tmp_path):
