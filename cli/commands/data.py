@@ -1,5 +1,6 @@
 """`jobi-tf data`."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial, wraps
@@ -76,10 +77,13 @@ def list_(as_json: bool) -> None:
 @data.command()
 @_dataset_options
 @cloup.option("--shards", type=COUNT, help="Write the training triples as N files to stream from.")
-@out_option("Folder of the shards, which is a data set")
+@out_option("Folder of the shards, which is a data set.")
 @cloup.constraint(all_or_none, ["shards", "out"])
 def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> None:
-    """Prepare a data set for training, in the cache or, with --shards, in files to stream from."""
+    """Prepare a data set for training.
+
+    It is written to the cache or, with --shards, to files that training streams from.
+    """
     from jobi_tf.datasets import prepare as prepare_graph
     from jobi_tf.datasets.writing import write_shards
 
@@ -97,7 +101,10 @@ def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> Non
 @_dataset_options
 @json_option
 def stats(source: dict[str, Any], as_json: bool) -> None:
-    """Print counts, degrees and relation categories; --json adds the statistics of each relation."""
+    """Print counts, degrees and relation categories.
+
+    --json adds the statistics of each relation.
+    """
     from jobi_tf.datasets import load_graph
     from jobi_tf.datasets.statistics import statistics
 
@@ -137,7 +144,10 @@ def _print_statistics(result: "Statistics") -> None:
 @json_option
 @cloup.option("--strict", is_flag=True, help="Exit with status 1 if anything is found.")
 def check(source: dict[str, Any], threshold: float, min_support: int, as_json: bool, strict: bool) -> None:
-    """Find repeated triples, names that are unseen in training, and leaked answers."""
+    """Find repeated triples, unseen names and leaked answers.
+
+    Unseen names are those in valid or test that do not occur in train.
+    """
     from jobi_tf.datasets import load_graph
     from jobi_tf.datasets.check import check as check_graph
 
@@ -175,7 +185,10 @@ def _print_report(report: "Report") -> None:
 @seed_option
 @out_option("Folder to write  [default: synthetic-E-R-T-SEED]")
 def synthesize(entities: int, relations: int, triples: int, seed: int, out: Path | None) -> None:
-    """Generate a graph of any size, with types, hubs and rules that a model can learn."""
+    """Generate a graph of any size.
+
+    It has types, hubs and rules that a model can learn.
+    """
     from jobi_tf.datasets.synthetic import synthesize as generate
     from jobi_tf.datasets.writing import write_text
     from jobi_tf.files import check_new
@@ -192,7 +205,7 @@ def _sizes(graph: "Graph") -> dict[str, int]:
 
 
 def _print_written(sizes: dict[str, int], folder: Path) -> None:
-    click.echo(f"{counts(sizes)} triples in {folder}; train on them with --dataset {folder}")
+    click.echo(f"{counts(sizes)} triples in {folder}; train on them with --dataset {shlex.quote(str(folder))}")
 
 
 def _size(text: str) -> int | float:
@@ -218,9 +231,10 @@ def _size(text: str) -> int | float:
 @settings_options("columns", "header")
 @out_option("Folder to write  [default: NAME-minN]")
 def build(files: tuple[Path, ...], columns: str | None, header: bool | None, out: Path | None, **recipe: Any) -> None:
-    """Build a data set from files of triples, without repeated triples and rare entities.
+    """Build a data set from files of triples.
 
-    FB1.9M was built in this way. Every entity and relation of the splits valid and test occurs in train.
+    Repeated triples and rare entities are left out. FB1.9M was built in this way. Every entity and relation of the
+    splits valid and test occurs in train.
     """
     from jobi_tf.datasets.build import Recipe, build_files
 

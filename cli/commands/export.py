@@ -1,5 +1,6 @@
 """`jobi-tf export`."""
 
+import shlex
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,6 @@ def _print(exported: "Exported", folder: Path) -> None:
     }
     if exported.drift:
         rows["drift"] = str(exported.drift)
-    rows["next"] = f"jobi-tf serve {folder}"
+    rows["next"] = f"jobi-tf serve {shlex.quote(str(folder))}"
     for name, value in rows.items():
         click.echo(f"{name:13}{value}")

@@ -78,7 +78,7 @@ class Query(NamedTuple):
 )
 @cloup.option_group(
     "Answers",
-    cloup.option("-k", type=COUNT, metavar="K", help=f"Number of answers to a query  [default: {ANSWERS}]"),
+    cloup.option("-k", type=COUNT, help=f"Number of answers to a query  [default: {ANSWERS}]"),
     cloup.option("--new-only", is_flag=True, help="Leave out answers that are known facts."),
     candidates_option,
     typed_option,

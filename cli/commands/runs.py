@@ -44,7 +44,7 @@ def runs() -> None:
 
 
 @runs.command("list")
-@cloup.argument("folder", type=FOLDER, default="runs", help="Folder to search for runs.")
+@cloup.argument("folder", type=FOLDER, default="runs", help="Folder to search for runs (default: runs).")
 @cloup.option("--sort", metavar="KEY", help="Setting or metric, such as dim, val_mrr or test_hits@10; best first.")
 @cloup.option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="List only these runs; may be repeated.")
 @json_option
