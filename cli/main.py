@@ -20,7 +20,7 @@ from .start import keep_memory
 
 COMMANDS = {
     "train": "Train a model, or resume a run.",
-    "launch": "Train by several processes on this machine.",
+    "launch": "Train with several processes on this machine.",
     "merge": "Merge runs into one by adding their scores.",
     "rules": "Mine rules, and rank by them alone.",
     "plan": "Estimate the memory and time of a training.",
@@ -38,7 +38,7 @@ COMMANDS = {
     "search": "Search for good settings.",
     "reproduce": "Run the experiments of the paper and write their tables.",
     "export": "Export a run as a SavedModel that is queried by name.",
-    "serve": "Serve an export by REST and gRPC.",
+    "serve": "Serve an export over REST and gRPC.",
 }
 TRAINING = {"train", "plan", "search", "reproduce"}  # `launch` starts processes that run `train`
 INTERRUPTED = 128 + signal.SIGINT

@@ -33,7 +33,7 @@ class _OutFile(click.Path):
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the path."""
-        path = super().convert(value, parameter, context)
+        path: Any = super().convert(value, parameter, context)
         if not path.parent.is_dir():
             self.fail(f"Directory '{path.parent}' does not exist.", parameter, context)
         return path

@@ -1,4 +1,4 @@
-"""Writing files and folders that are never half there."""
+"""Writing files and folders that are never half written."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from jobi_tf.errors import UsageError
 
 
 def check_new(folder: Path) -> None:
-    """Checks that a folder can be made.
+    """Checks that a folder is new or empty.
 
     Raises:
         UsageError: it has files already, or is a file.
@@ -38,9 +38,9 @@ def _errors_of(path: Path, beside: Path) -> Iterator[None]:
 
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """Gives a path beside `path` to write to, which replaces `path` when all succeeded; else nothing stays behind."""
+    """Yields a path beside `path` to write to, which replaces `path` if the block succeeds, else is removed."""
     beside = _beside(path)
-    before = beside.with_name(f"{beside.name}.before")  # a folder cannot be replaced, but moved away in no time
+    before = beside.with_name(f"{beside.name}.before")  # a folder cannot be replaced, only moved away
     try:
         with _errors_of(path, beside):
             yield beside
@@ -56,7 +56,7 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Gives a folder to fill, which becomes `folder` when all succeeded; else nothing stays behind.
+    """Yields a folder to fill, which becomes `folder` if the block succeeds, and is removed otherwise.
 
     Raises:
         OSError: `folder` exists by then and is not empty, or cannot be written.

@@ -188,7 +188,7 @@ def _child(connection: Connection, log: Path, threads: int | None, task: Callabl
         connection.send(JobError(reason, fatal=isinstance(error, OSError)))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # TensorFlow takes a while to leave, and there is nothing left to be kept
+    os._exit(status)  # TensorFlow takes a while to shut down, and everything is saved
 
 
 def _end_with_parent() -> None:
@@ -210,7 +210,7 @@ def _share_devices(threads: int | None) -> None:
 
 
 def _reporter(connection: Connection) -> "keras.callbacks.Callback":
-    """Sends each epoch to the parent process, and stops if it says so."""
+    """Returns a callback that sends each epoch to the parent process, and stops the training if the answer is true."""
     import keras
 
     def report(epoch: int, logs: dict) -> None:

@@ -140,7 +140,7 @@ def _print_statistics(result: "Statistics") -> None:
     default=0.8,
     help="Smallest share of common entity pairs for which two relations are listed.",
 )
-@cloup.option("--min-support", type=COUNT, default=10, help="As --threshold, but the number of pairs.")
+@cloup.option("--min-support", type=COUNT, default=10, help="Smallest number of such pairs.")
 @json_option
 @cloup.option("--strict", is_flag=True, help="Exit with status 1 if anything is found.")
 def check(source: dict[str, Any], threshold: float, min_support: int, as_json: bool, strict: bool) -> None:

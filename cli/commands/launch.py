@@ -15,7 +15,7 @@ from ..options import COUNT, Command
 )
 @cloup.argument("command", nargs=-1, metavar="-- COMMAND …", required=True)
 def launch(workers: int, servers: int, command: tuple[str, ...]) -> None:
-    """Train or evaluate by several processes on this machine.
+    """Train or evaluate with several processes on this machine.
 
     \b
       jobi-tf launch --workers 2 -- train --dataset fb15k-237 --run-dir runs/two

@@ -144,7 +144,7 @@ def _state(runs: Sequence["PlannedRun"]) -> str:
 
 
 def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"], jobs: int = 1) -> str:
-    """Returns the time that missing runs may take, where it can be told."""
+    """Returns the time that missing runs may take; empty if it cannot be estimated."""
     from jobi_tf.reproduce.runs import estimate
 
     seconds = estimate(missing, complete) if missing else None

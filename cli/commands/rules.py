@@ -13,7 +13,7 @@ from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a file or folder of triples.")
+@argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a folder of triples.")
 @cloup.option("--minutes", type=POSITIVE, default=5, help="Time limit for mining.")
 @cloup.option("-k", type=COUNT, default=20, help="Number of rules to print, with a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)

@@ -27,7 +27,7 @@ from ..start import start_tensorflow
 @cloup.option("--key", type=FILE, help="Private key of the certificate.")
 @token_option
 def serve(folder: Path, name: str | None, **options: Any) -> None:
-    """Serve an exported model by REST and gRPC, with a page to try it.
+    """Serve an exported model over REST and gRPC, with a page to try it.
 
     DIR is a folder of versions, as written by `jobi-tf export`. The newest version is served, and replaced when a newer
     one appears. SIGTERM or Ctrl-C ends the server after the requests in flight.

@@ -111,7 +111,7 @@ def read_json(path: Path, expected: str, key: str) -> dict[str, Any]:
 
 
 def run_summary(folder: RunFolder) -> dict[str, Any]:
-    """Returns what the metrics of a run's epochs amount to.
+    """Summarizes the metrics of a run's epochs.
 
     Returns:
         `best_epoch` (that of the model, the last one if none was ranked), its validation `metrics`, the number of
@@ -128,7 +128,7 @@ def run_summary(folder: RunFolder) -> dict[str, Any]:
 
 
 def run_values(path: Path) -> dict[str, Any]:
-    """Returns what the folder of a run tells without loading its model.
+    """Returns the settings and metrics in the folder of a run, without loading its model.
 
     Returns:
         All settings, `epochs_done`, `best_epoch` (None if none was ranked) and metrics such as `val_mrr` of the best

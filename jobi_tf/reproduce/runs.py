@@ -165,7 +165,7 @@ def make_plan(
 ) -> Plan:
     """Returns the runs of an experiment on data sets below a folder; changes nothing.
 
-    Quick runs are small models, trained shortly, with one seed if `seeds` says nothing else, in a folder beside it.
+    Quick runs are small models, trained shortly, with one seed unless `seeds` is given, in a folder beside it.
     """
     folder = folder.with_name(folder.name + QUICK) if quick else folder
 
@@ -241,8 +241,8 @@ OnEvent = Callable[[PlannedRun, Epoch | str | None], None]
 def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict[PlannedRun, str]:
     """Trains and ranks runs, `jobs` at a time, and returns those that failed, with the reason.
 
-    An interruption ends the processes; checkpoints stay. `on_event` is called with a run and None when it begins, each
-    of its epochs, and when it has ended the reason of its failure, "" if it is complete.
+    An interruption ends the processes; checkpoints stay. `on_event` is called with a run and None when it begins, with
+    each of its epochs, and at its end with the reason of its failure, or "" if it is complete.
     """
     failed: dict[PlannedRun, str] = {}
 

@@ -30,7 +30,7 @@ def test_a_grid_leaves_out_what_its_condition_leaves_out():
 
 
 @pytest.mark.parametrize("name", Space.built_in())
-def test_ready_made_spaces_pass_their_own_checks(name):
+def test_built_in_spaces_pass_their_own_checks(name):
     space = Space.read(name).changed({"dataset": "world"})
     space.check()
     assert space.description
