@@ -72,5 +72,6 @@ def validation_message(error: Any) -> str:
         return f"expected the key {last!r}{inside}, which is missing"
     if problem["type"] == "value_error":
         return f"{name}: {problem['ctx']['error']}".removeprefix(": ")
-    message = problem["msg"].removeprefix("Input should be ")
-    return f"expected {name} to be {message}, got {problem['input']!r}"
+    # Such as "Input should be a valid integer" or "List should have at least 1 item after validation, not 0".
+    expected = re.sub(r"^\w+ should | after validation.*", "", problem["msg"])
+    return f"expected {name} to {expected}, got {problem['input']!r}"

@@ -121,7 +121,7 @@ class Space(SettingsFile):
 
     description: str = ""
     settings: dict[str, Any] = Field({})
-    search: dict[str, Parameter]
+    search: dict[str, Parameter] = Field(min_length=1)
     sampler: Literal["tpe", "random", "grid"] = "tpe"
     trials: int | None = Field(None, ge=1)
     metric: Literal["mrr", "hits@1", "hits@3", "hits@10"] = "mrr"
@@ -143,8 +143,6 @@ class Space(SettingsFile):
     @field_validator("search")
     @classmethod
     def _parameters(cls, search: dict[str, Parameter]) -> dict[str, Parameter]:
-        if not search:
-            raise ValueError("expected at least one setting that varies")
         known = [name for name in TrainConfig.model_fields if name not in NOT_SEARCHED]
         for name, parameter in search.items():
             if name not in known:
