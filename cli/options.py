@@ -29,13 +29,13 @@ PORT = click.IntRange(0, 65535)
 
 
 class _OutFile(click.Path):
-    """A file to write, whose folder must exist: this is known before the work, not after it."""
+    """A file to write. Its folder must exist, which is checked before any work is done."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the path."""
         path: Any = super().convert(value, parameter, context)
         if not path.parent.is_dir():
-            self.fail(f"Directory '{path.parent}' does not exist.", parameter, context)
+            self.fail(f"The folder of '{path}' does not exist.", parameter, context)
         return path
 
 

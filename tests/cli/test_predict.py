@@ -110,7 +110,7 @@ def test_unwritable_answers(run, call, tmp_path):
     source = tmp_path / "queries.tsv"
     source.write_text("town 1\tnear\t?\n")
     for target in (tmp_path, tmp_path / "no" / "x"):
-        assert str(target.parent) in call("predict", run, "--input", source, "--out", target, status=2).stderr
+        assert str(target) in call("predict", run, "--input", source, "--out", target, status=2).stderr
 
 
 @pytest.mark.parametrize(
