@@ -4,8 +4,15 @@ import errno
 import os
 import re
 import sys
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
+from pathlib import Path
 from typing import Any
+
+_DAMAGES = OSError, EOFError, ValueError, KeyError, TypeError, AssertionError, zipfile.BadZipFile, zlib.error
 
 
 class JobiError(Exception):
@@ -48,6 +55,20 @@ def explain(error: Exception) -> str | None:
     return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None
 
 
+@contextmanager
+def damaged(expected: str, path: str | Path) -> Iterator[None]:
+    """Says which file or folder is damaged when reading it fails; raises a `DataError`."""
+    try:
+        yield
+    except (DataError, PermissionError):
+        raise
+    except FileNotFoundError:
+        raise DataError(f"expected {expected} in {path}, which does not exist") from None
+    except _DAMAGES as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"expected {expected} in {path}, which is damaged: {reason}") from None
+
+
 def check_at_least(least: int, **numbers: Any) -> None:
     """Checks arguments, given by name.
 
@@ -72,6 +93,8 @@ def validation_message(error: Any) -> str:
         return f"expected the key {last!r}{inside}, which is missing"
     if problem["type"] == "value_error":
         return f"{name}: {problem['ctx']['error']}".removeprefix(": ")
+    if problem["type"] == "json_invalid":
+        return problem["msg"]
     # Such as "Input should be a valid integer" or "List should have at least 1 item after validation, not 0".
     expected = re.sub(r"^\w+ should | after validation.*", "", problem["msg"])
-    return f"expected {name} to {expected}, got {problem['input']!r}"
+    return f"expected {name or 'it'} to {expected}, got {problem['input']!r}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from jobi_tf.data.shards import Shards, blocks
 from jobi_tf.data.vocabulary import Vocabulary
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError, UsageError, damaged
 from jobi_tf.files import new_folder
 from jobi_tf.tables import html_table
 
@@ -209,12 +209,16 @@ class Graph:
         """Opens what `save` wrote; the triples are memory-mapped, read-only.
 
         Raises:
-            DataError: the folder holds no prepared graph, or one of another format.
+            DataError: the folder holds no prepared graph, a damaged one, or one of another format.
         """
-        try:
-            meta = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise DataError(f"expected a prepared graph in {folder}, found no graph.json there") from None
+        if not (folder / "graph.json").is_file():
+            raise DataError(f"expected a prepared graph in {folder}, found no graph.json there")
+        with damaged("a prepared graph", folder):
+            return cls._open(folder)
+
+    @classmethod
+    def _open(cls, folder: Path) -> "Graph":
+        meta = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
         if meta["format"] != FORMAT:
             raise DataError(f"{folder} holds a graph of format {meta['format']}, this version reads {FORMAT}")
         arrays: dict[str, Any] = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
@@ -271,7 +275,7 @@ def _checked_name(value: Any, row: int, split: str) -> str:
     name = value.decode() if isinstance(value, bytes) else str(value)
     itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
     missing = value is None or not isinstance(itself, bool | np.bool_) or not itself
-    if missing or not name or "\n" in name:
+    if missing or not name or "\n" in name or "\r" in name:
         raise DataError(f"expected a name in one line in row {row} of {split}, got {value!r}")
     return name
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import platformdirs
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import JobiError
+from jobi_tf.errors import DataError, JobiError
 
 _ABANDONED = 600.0
 """Seconds without a change after which something incomplete is not being written any more."""
@@ -45,7 +45,7 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
             return Graph.open(folder), True
         except PermissionError as error:
             raise failure("read", folder, error) from None
-        except (OSError, EOFError, ValueError, KeyError):
+        except DataError:
             # Another format or a damaged copy: it is only a cache, so it is made again.
             shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder.parent)
@@ -70,8 +70,9 @@ def make_folder(folder: Path) -> None:
         raise failure("make", folder, error) from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise JobiError(f"the cache folder {folder} is not writable; set JOBI_TF_HOME to another folder")
-    for path in (*folder.glob(".tmp-*"), *folder.glob("tmp*")):  # the names that `jobi_tf.files` and pooch give
-        with suppress(FileNotFoundError):
+    # pooch has names such as tmp1a2b for its files; `jobi_tf.files` has .tmp- for files and folders.
+    for path in (*folder.glob(".tmp-*"), *filter(Path.is_file, folder.glob("tmp*"))):
+        with suppress(OSError):  # of another user, or removed by another process
             if time.time() - path.stat().st_mtime > _ABANDONED:
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 

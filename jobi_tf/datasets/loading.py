@@ -91,25 +91,29 @@ def prepare(
 ) -> Prepared:
     """As `load_graph`, but also returns where the graph is kept and whether it came from the cache."""
     name = str(dataset)
-    prepared = "://" in name or (Path(name) / "graph.json").is_file()
-    if prepared or (isinstance(dataset, str) and name in NAMES):
+    path = Path(name).expanduser()
+    named = isinstance(dataset, str) and name in NAMES
+    prepared = not named and ("://" in name or (path / "graph.json").is_file())
+    if named or prepared:
         options = {"split": split, "columns": columns, "header": header, "weights": weights}
         if given := [option for option, value in options.items() if value is not None]:
             raise UsageError(f"option {given[0]!r} applies to files of text only, got the data set {name}")
-    if archive is not None and (prepared or not isinstance(dataset, str) or name not in DATASETS):
+    if archive is not None and (not named or name == WORLD):
         raise UsageError(f"an archive is for a data set out of {', '.join(DATASETS)}, got {name!r}")
     if prepared:
-        return Prepared(_open_remote(name) if "://" in name else Graph.open(Path(name)), Path(name), True)
-    if isinstance(dataset, str) and name in DATASETS:
-        key, build = _named(DATASETS[name], archive)
-    else:
-        path = _WORLD if dataset == WORLD else Path(dataset).expanduser()
-        key, build = _local(path, Columns(columns, weights, header), split, seed, name)
+        return _open_remote(name) if "://" in name else Prepared(Graph.open(path), path, True)
+    if named and name != WORLD:
+        return _in_cache(*_named(DATASETS[name], archive))
+    path = _WORLD if named else path
+    return _in_cache(*_local(path, Columns(columns, weights, header), split, seed, name))
+
+
+def _in_cache(key: str, build: Callable[[], Graph]) -> Prepared:
     graph, cached = cache.open_or_build(key, build)
     return Prepared(graph, cache.graph_folder(key), cached)
 
 
-def _open_remote(url: str) -> Graph:
+def _open_remote(url: str) -> Prepared:
     """Opens a graph that `write_shards` wrote and that was copied to a file system of TensorFlow, `gs://bucket/graph`.
 
     All but the shards is copied to the cache.
@@ -121,7 +125,7 @@ def _open_remote(url: str) -> Graph:
         shards = meta["shards"] | {"folder": url}
         key = "remote-" + hashlib.sha256(f"{url} {meta['fingerprint']}".encode()).hexdigest()[:16]
         cache.make_folder(cache.home())
-        with TemporaryDirectory(prefix="tmp-", dir=cache.home()) as copied:
+        with TemporaryDirectory(prefix=".tmp-", dir=cache.home()) as copied:
 
             def build() -> Graph:
                 for name in set(tf.io.gfile.listdir(url)) - set(shards["files"]):
@@ -129,7 +133,7 @@ def _open_remote(url: str) -> Graph:
                 Path(copied, "graph.json").write_text(json.dumps(meta | {"shards": shards}), encoding="utf-8")
                 return Graph.open(Path(copied))
 
-            return cache.open_or_build(key, build)[0]
+            return _in_cache(key, build)
     except tf.errors.OpError as error:
         raise JobiError(f"{url}: expected a graph in shards: {error.message}") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -137,7 +141,7 @@ def _open_remote(url: str) -> Graph:
 
 
 def _named(dataset: DataSet, archive: str | Path | None) -> tuple[str, Callable[[], Graph]]:
-    path = None if archive is None else archives.find(dataset, Path(archive))
+    path = None if archive is None else archives.find(dataset, Path(archive).expanduser())
     given = path and archives.read_archive(dataset, path)  # even if the graph is cached: the user asks about this file
 
     def build() -> Graph:

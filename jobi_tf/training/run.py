@@ -210,7 +210,7 @@ def load_run(folder: str | Path) -> Run:
         DataError: the folder is not that of a run, or the run has no checkpoint yet.
     """
     files = RunFolder(run_path(folder))
-    config, graph = files.read_config(), files.open_graph()
+    config, graph = files.read_config(), Graph.open(files.graph)
     return Run(files.path, config, graph, read_model(files, config, graph))
 
 

@@ -6,20 +6,14 @@ import platform
 import shutil
 import sys
 import time
-import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError, UsageError, damaged
 from jobi_tf.files import written_beside
 from jobi_tf.training.config import TrainConfig, read_settings
-
-DAMAGES = OSError, EOFError, ValueError, KeyError, TypeError, AssertionError, zipfile.BadZipFile, zlib.error
 
 # Runs that are part of the package, by name.
 PRETRAINED = {"world": Path(__file__).parents[1] / "datasets" / "world" / "run"}
@@ -95,15 +89,6 @@ class RunFolder:
         with written_beside(self.config) as beside:
             config.write(beside)
 
-    def open_graph(self) -> Graph:
-        """Opens the prepared graph.
-
-        Raises:
-            DataError: it is missing or damaged.
-        """
-        with damaged("a prepared graph", self.graph):
-            return Graph.open(self.graph)
-
     def read_state(self, checkpoint: Path) -> dict[str, Any]:
         """Reads `epoch`, `step` and the running `metrics` of a checkpoint.
 
@@ -125,20 +110,6 @@ class RunFolder:
         with damaged("a JSON object for each epoch", self.metrics):
             lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
             return [json.loads(line) for line in lines]
-
-
-@contextmanager
-def damaged(expected: str, path: str | Path) -> Iterator[None]:
-    """Says which file of a run is damaged when reading it fails."""
-    try:
-        yield
-    except DataError:
-        raise
-    except FileNotFoundError:
-        raise DataError(f"expected {expected} in {path}, which does not exist") from None
-    except DAMAGES as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"expected {expected} in {path}, which is damaged: {reason}") from None
 
 
 def describe_environment() -> dict[str, Any]:

@@ -13,10 +13,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, damaged
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.training.run_folder import damaged
 from jobi_tf.workers import has_servers
 
 _OVERHEAD = 2**20  # bytes of a saved model beside its weights, at most

@@ -8,11 +8,10 @@ import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.vocabulary import Vocabulary
-from jobi_tf.errors import DataError, MissingExtraError, UsageError
+from jobi_tf.errors import DataError, MissingExtraError, UsageError, damaged
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.run import Run
-from jobi_tf.training.run_folder import damaged
 
 
 def warm_start(model: JoBi, graph: Graph, run: Run) -> None:
@@ -64,7 +63,7 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> None:
     """
     width = model.entities.table.shape[1]
     names, vectors = read_vectors(path, width)
-    if vectors.ndim != 2 or vectors.shape != (len(names), width):
+    if vectors.shape != (len(names), width):
         raise DataError(
             f"{path}: expected vectors of the shape {[len(names), width]} for {model.scorer.name} with dim "
             f"{model.dim}, got {list(vectors.shape)}"
@@ -128,7 +127,7 @@ def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None
             with beside.open("w", encoding="utf-8") as file:
                 file.write(f"{len(names)} {vectors.shape[1]}\n")
                 for name, vector in zip(names, vectors, strict=True):
-                    file.write(f"{'_'.join(name.split(' '))} {' '.join(f'{x:.9g}' for x in vector)}\n")
+                    file.write(f"{name.replace(' ', '_')} {' '.join(f'{x:.9g}' for x in vector)}\n")
         else:
             try:
                 import pandas as pd
@@ -142,12 +141,15 @@ def _word2vec(path: Path, width: int) -> tuple[list[str], np.ndarray]:
     """Reads lines of a name and numbers, separated by spaces; names may hold spaces too."""
     names: list[str] = []
     rows: list[list[float]] = []
+    number = 0
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                name, *numbers = line.rstrip().rsplit(" ", width)
-                if number == 1 and len(line.split()) == 2 and width > 1:
-                    continue  # the header: how many vectors there are, and their width
+                name, *numbers = line.decode().rstrip().rsplit(" ", width)
+                if number == 1 and width > 1 and len(header := line.split()) == 2:  # how many vectors, and their width
+                    if int(header[1]) != width:
+                        raise DataError(f"{path}:1: expected vectors of {width} numbers, got {int(header[1])}")
+                    continue
                 if len(numbers) != width:
                     raise DataError(f"{path}:{number}: expected a name and {width} numbers, got {len(numbers)} numbers")
                 names.append(name)
@@ -157,5 +159,5 @@ def _word2vec(path: Path, width: int) -> tuple[list[str], np.ndarray]:
     except OSError as error:
         raise DataError(f"{path}: expected a file of vectors: {error.strerror}") from None
     except ValueError as error:
-        raise DataError(f"{path}:{len(rows) + 1}: expected a name and numbers in UTF-8: {error}") from None
+        raise DataError(f"{path}:{number}: expected a name and numbers in UTF-8: {error}") from None
     return names, np.array(rows, np.float32).reshape(-1, width)

@@ -10,7 +10,7 @@ import pytest
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import cache, load_graph, prepare, reading
-from jobi_tf.errors import JobiError
+from jobi_tf.errors import DataError, JobiError
 
 from .files import write_folder
 
@@ -142,3 +142,26 @@ def test_full_disk(tmp_path, home, monkeypatch, problem):
             load_graph(folder)
     assert not list((home / "graphs").iterdir())
     assert len(load_graph(folder).train) == 3
+
+
+def test_a_graph_whose_name_looks_temporary_is_kept(tmp_path):
+    first = prepare(write_folder(tmp_path / "tmpdata"))
+    os.utime(first.folder, (1, 1))
+    prepare(write_folder(tmp_path / "other"))
+    assert prepare(tmp_path / "tmpdata").cached
+
+
+def test_a_name_is_not_a_folder_of_that_name(tmp_path, monkeypatch, tiny):
+    monkeypatch.chdir(tmp_path)
+    load_graph(write_folder(tmp_path / "mine")).save(tmp_path / "umls")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_graph("umls", archive=tiny[1]).name == "umls"
+    for path in ("./umls", "~/umls"):
+        assert load_graph(path).name == "mine"
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"nodes": []}'])
+def test_a_damaged_folder_is_named(tmp_path, content):
+    (tmp_path / "graph.json").write_text(content)
+    with pytest.raises(DataError, match=str(tmp_path)):
+        load_graph(tmp_path)

@@ -129,6 +129,8 @@ def test_a_run_is_extended_by_entities_and_nothing_else_changes(run, tmp_path):
     loaded = jobi_tf.load_run(tmp_path / "extended")
     np.testing.assert_array_equal(loaded.score(given), extended.score(given))
     assert loaded.graph.fingerprint == extended.graph.fingerprint
+    model = jobi_tf.load_model(tmp_path / "extended" / "model.keras")  # also what Keras keeps to train on
+    np.testing.assert_array_equal(model.entities.table, extended.model.entities.table)
 
 
 def test_triples_of_an_extension_have_the_mean_weight(tmp_path):
@@ -196,3 +198,12 @@ def test_a_warm_start_needs_a_common_entity(run, settings, tmp_path):
     other = jobi_tf.Graph.from_triples([("a", "relation 1", "b")] * 90, [("a", "relation 1", "b")])
     with pytest.raises(DataError, match="in common"):
         train(tmp_path / "other", other, warm_start=str(run.path), **settings)
+
+
+def test_errors_in_vectors_name_the_line(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("2 4\na 1 2 3 4\nb 1 2 x 4\n")
+    with pytest.raises(DataError, match=":3:"):
+        read_vectors(path, 4)
+    with pytest.raises(DataError, match="of 3 numbers, got 4"):
+        read_vectors(path, 3)
