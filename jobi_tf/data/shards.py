@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, JobiError
 
 RECORD = 12  # bytes of a triple: head, relation and tail, int32, little-endian
 BLOCK = 1024  # triples that are read together
@@ -137,7 +137,10 @@ class ShardWriter:
         self._rest = triples[end:]
 
     def _write(self, block: np.ndarray) -> None:
-        self._files[self._next].write(np.ascontiguousarray(block, "<i4").data)
+        try:
+            self._files[self._next].write(np.ascontiguousarray(block, "<i4").data)
+        except OSError as error:  # not one of the file that is read meanwhile
+            raise JobiError(f"cannot write {self._folder / self._names[self._next]}: {error.strerror}") from None
         self._counts[self._next] += len(block)
         self._next = (self._next + 1) % len(self._files)
 

@@ -33,13 +33,18 @@ def as_csv(path: Path, columns: "Columns") -> BinaryIO:
     names, rows = _parquet(path) if path.suffix == ".parquet" else _rdf(path)
     _, _, chosen = columns.locate(names, str(path), header=True)
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([row[i] for i in chosen] for row in rows)
-    return io.BytesIO(text.getvalue().encode())
+    csv.writer(text, lineterminator="\n").writerows([_text(row[i]) for i in chosen] for row in rows)
+    return io.BytesIO(text.getvalue().encode("utf-8", "surrogateescape"))
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
 def _rdf(path: Path) -> Table:
     try:
         import rdflib
+        from rdflib.compare import to_canonical_graph
     except ImportError:
         raise MissingExtraError("RDF needs rdflib: pip install 'jobi-tf[rdf]'") from None
     graph = rdflib.Graph()
@@ -49,6 +54,8 @@ def _rdf(path: Path) -> Table:
         raise
     except Exception as error:  # the parsers of rdflib raise errors of many kinds
         raise DataError(f"{path}: expected RDF ({RDF[path.suffix]}): {' '.join(str(error).split())[:200]}") from None
+    if any(isinstance(node, rdflib.BNode) for node in graph.all_nodes()):
+        graph = to_canonical_graph(graph)  # nodes without a name get another one each time that they are read
     # A set has no order, and ids follow the order of rows.
     rows = sorted((str(s), str(p), str(o)) for s, p, o in graph if not isinstance(o, rdflib.Literal))
     return ["head", "relation", "tail"], rows
@@ -58,9 +65,10 @@ def _parquet(path: Path) -> Table:
     try:
         import pandas as pd
 
-        frame = pd.read_parquet(path)
+        # Integers stay integers beside missing values, which are None here and empty fields of the CSV.
+        frame = pd.read_parquet(path, dtype_backend="numpy_nullable").astype(object)
     except ImportError:
         raise MissingExtraError("Parquet needs pandas and pyarrow: pip install 'jobi-tf[parquet]'") from None
     except ValueError as error:  # pyarrow's errors are such
         raise DataError(f"{path}: expected Parquet: {error}") from None
-    return [*map(str, frame.columns)], frame.itertuples(index=False)
+    return [*map(str, frame.columns)], frame.where(frame.notna(), None).itertuples(index=False)

@@ -129,7 +129,7 @@ class Rows:
     """The triples of one file, or of one split of it, int32 [N, 3], and their weights, float32 [N], if it has them."""
 
     triples: np.ndarray
-    source: Source
+    source: Source | None  # None: of RDF, whose triples are in no order
     weights: np.ndarray | None = None
 
 
@@ -177,7 +177,9 @@ class TripleReader:
                     rows = self.read(stream, str(path), separator, sink)  # type: ignore[arg-type]
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-        return replace(rows, source=replace(rows.source, file=str(path.absolute())))
+        in_order = path.suffix not in formats.RDF
+        source = Source(str(path.absolute()), rows.source.first_line) if rows.source and in_order else None
+        return replace(rows, source=source)
 
     def read(
         self,
@@ -245,7 +247,7 @@ class TripleReader:
             Vocabulary(list(self.entities), kind="entity"),
             Vocabulary(list(self.relations), kind="relation"),
             {split: rows.triples for split, rows in parts.items()},
-            {split: rows.source for split, rows in parts.items()},
+            {split: rows.source for split, rows in parts.items() if rows.source},
             {split: rows.weights for split, rows in parts.items() if rows.weights is not None},
         )
 
@@ -306,7 +308,9 @@ def read_and_split(path: Path, shares: Sequence[float], seed: int, columns: Colu
     parts = {}
     for split, chosen in zip(SPLITS, np.split(np.random.default_rng(seed).permutation(count), ends[:2]), strict=True):
         chosen.sort()
-        source = replace(everything.source, lines=(chosen + everything.source.first_line).astype(np.int32))
+        source = everything.source
+        if source:
+            source = replace(source, lines=(chosen + source.first_line).astype(np.int32))
         parts[split] = Rows(everything.triples[chosen], source, None if weights is None else weights[chosen])
     return reader.graph(path.name.split(".")[0], parts)
 

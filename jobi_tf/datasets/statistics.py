@@ -95,8 +95,9 @@ def relation_categories(graph: Graph) -> np.ndarray:
 
 
 def entity_degrees(graph: Graph) -> np.ndarray:
-    """Returns the number of training triples in which each entity is the head or the tail: int64 [entities]."""
-    return np.bincount(both_sides(graph.train), minlength=graph.num_entities)
+    """Returns the number of training triples in which each entity is the head, the tail or both: int64 [entities]."""
+    head, _, tail = np.asarray(graph.train).T
+    return np.bincount(np.concatenate([head, tail[head != tail]]), minlength=graph.num_entities)
 
 
 def entity_types(graph: Graph, entities: np.ndarray) -> list[str]:

@@ -13,7 +13,7 @@ from jobi_tf.data.shards import ShardWriter, blocks
 from jobi_tf.datasets.catalogue import NAMES
 from jobi_tf.datasets.loading import prepare
 from jobi_tf.datasets.reading import Columns, TripleReader, find_splits
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.files import check_new, new_folder
 
 _ROWS = 1 << 18
@@ -72,6 +72,7 @@ def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) 
         DataError: the data cannot be used.
     """
     check_new(folder)
+    check_at_least(1, files=files)
     if options.get("weights") is not None:
         raise UsageError(f"expected triples without weights for shards, got weights={options['weights']!r}")
     path = Path(dataset).expanduser()
@@ -88,6 +89,8 @@ def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) 
                 graph = reader.graph(path.absolute().name, parts)
             else:
                 graph = prepare(dataset, **options).graph
+                if graph.weights:
+                    raise UsageError(f"expected triples without weights for shards, got {dataset}, which has them")
                 for part in blocks(graph.train):
                     writer.write(part)
         shards = writer.shards

@@ -174,3 +174,13 @@ def test_a_graph_of_another_file_system_that_was_changed(tmp_path):
             file.write(text)
         with pytest.raises(JobiError, match=url):
             jobi_tf.load_graph(url)
+
+
+def test_triples_with_weights_are_refused(tmp_path):
+    rows = [("a", "r", "b"), ("b", "r", "c")]
+    Graph.from_triples(rows, weights=[1.0, 2.0]).save(tmp_path / "graph")
+    with pytest.raises(UsageError, match="weights"):
+        write_shards(tmp_path / "graph", tmp_path / "out", 2)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(UsageError, match="files"):
+        write_shards("world", tmp_path / "out", 0)

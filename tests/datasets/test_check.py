@@ -3,9 +3,10 @@ import random
 
 import pytest
 
+from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import load_graph
 from jobi_tf.datasets.check import check
-from jobi_tf.datasets.statistics import statistics
+from jobi_tf.datasets.statistics import entity_degrees, statistics
 
 from .files import named_triples, write_folder
 
@@ -151,3 +152,8 @@ def test_statistics(tmp_path):
     assert (figures.degree.max, figures.degree.median) == (9, 2.0)  # a0: once one, four times fan, four times sink
     assert figures.degree.mean == pytest.approx(2 * 16 / 13)
     assert (figures.heads.mean, figures.tails.max) == (11 / 5, 4)
+
+
+def test_a_triple_of_an_entity_with_itself_counts_once():
+    graph = Graph.from_triples([("a", "r", "a"), ("a", "r", "b")])
+    assert entity_degrees(graph).tolist() == [2, 1]

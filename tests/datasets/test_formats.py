@@ -74,3 +74,26 @@ def test_a_networkx_graph_gives_its_edges():
     edges.add_edge("b", "c")
     with pytest.raises(DataError, match="relation"):
         jobi_tf.Graph.from_triples(edges)
+
+
+def test_missing_values_of_parquet_are_named_with_their_row(tmp_path):
+    path = tmp_path / "g.parquet"
+    pd.DataFrame({"u": pd.array([1, 2], "Int64"), "v": [b"r", b"r"], "w": [2, 3]}).to_parquet(path)
+    assert read(path) == [("1", "r", "2"), ("2", "r", "3")]
+    pd.DataFrame({"u": pd.array([1, None], "Int64"), "v": ["r", "r"], "w": [2, 3]}).to_parquet(path)
+    with pytest.raises(DataError, match=r"g\.parquet:2: .*empty"):
+        read(path)
+
+
+def test_nodes_without_a_name_have_the_same_one_each_time(tmp_path):
+    path = tmp_path / "g.ttl"
+    path.write_text("@prefix x: <http://x/> .\nx:a x:address [ x:city x:b ; x:street x:c ] .\n")
+    assert read(path) == read(path)
+    assert len(read(path)) == 3
+
+
+def test_triples_of_rdf_have_no_lines(tmp_path):
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.ttl").write_text(TURTLE)
+    assert jobi_tf.load_graph(tmp_path).sources == {}
+    assert jobi_tf.load_graph(tmp_path / "train.ttl", split="0.34/0.33/0.33").sources == {}
