@@ -15,6 +15,8 @@ def check_new(folder: Path) -> None:
     Raises:
         UsageError: it has files already, or is a file.
     """
+    if not folder.name:  # as of Path(".")
+        raise UsageError(f"expected the name of a new folder, got {str(folder)!r}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         found = "has files already" if folder.is_dir() else "is a file"
         raise UsageError(f"expected a new or empty folder, but {folder} {found}")
@@ -38,7 +40,14 @@ def _errors_of(path: Path, beside: Path) -> Iterator[None]:
 
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """Yields a path beside `path` to write to, which replaces `path` if the block succeeds, else is removed."""
+    """Yields a path beside `path` to write to, which replaces `path` if the block succeeds, else is removed.
+
+    Devices and pipes, such as /dev/stdout, are written to directly, and a link is followed.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        yield path
+        return
+    path = path.resolve() if path.is_symlink() else path
     beside = _beside(path)
     before = beside.with_name(f"{beside.name}.before")  # a folder cannot be replaced, only moved away
     try:

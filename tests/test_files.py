@@ -51,3 +51,23 @@ def test_new_folders_are_absent_or_empty(tmp_path):
     for path in (tmp_path, file):
         with pytest.raises(UsageError, match=str(path)):
             check_new(path)
+
+
+def test_a_pipe_is_written_to_and_a_link_is_followed(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    (tmp_path / "link").symlink_to("file")
+    for name in ("pipe", "link"):
+        with written_beside(tmp_path / name) as beside:
+            beside.write_text("text")
+    assert os.read(reader, 9) == b"text"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_a_new_folder_has_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"'\.'"):
+        check_new(Path())
