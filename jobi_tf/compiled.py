@@ -20,13 +20,11 @@ def compiled(function: Callable) -> Callable:
     hashable.
     """
 
-    @functools.cache
-    def prepared(gpu: bool) -> Callable:
-        return function if gpu else tf.function(function, jit_compile=True, autograph=False)
+    by_xla = tf.function(function, jit_compile=True, autograph=False)
 
     @functools.wraps(function)
     def call(*arguments):  # type: ignore[no-untyped-def]
-        return prepared(on_gpu())(*arguments)
+        return (function if on_gpu() else by_xla)(*arguments)
 
     return call
 

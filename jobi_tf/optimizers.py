@@ -193,9 +193,8 @@ class LazyAdagrad(_Adagrad):
     The updates are those of Adagrad, which does not change rows with a gradient of zero, but take less time. Repeated
     rows are added up before they are squared.
 
-    Args: those of `keras.optimizers.Adagrad`, except the ones that `LazyAdam` excludes. Accumulators start from 0
-    instead
-        of Keras' 0.1, and epsilon is small, because the gradients of a mean over a batch are small.
+    Arguments are those of `keras.optimizers.Adagrad`, except the ones that `LazyAdam` excludes. Accumulators start
+    from 0 instead of Keras' 0.1, and epsilon is small, because the gradients of a mean over a batch are small.
 
     Raises:
         ValueError: one of the excluded arguments was set.

@@ -29,8 +29,8 @@ BELOW: dict[str, set[str]] = {
 }
 BELOW["evaluation"] = {*BELOW["models"], "models"}
 BELOW["export"] = {*BELOW["evaluation"], "evaluation"}
-BELOW["training"] = {*BELOW["evaluation"], "evaluation", "datasets"}
-BELOW["jobs"] = {*BELOW["training"], "training", "launch"}
+BELOW["training"] = {*BELOW["evaluation"], "evaluation", "datasets", "launch"}
+BELOW["jobs"] = {*BELOW["training"], "training"}
 BELOW["report"] = {*BELOW["jobs"], "jobs", "export"}
 BELOW["tuning"] = {*BELOW["report"], "report"}
 BELOW["reproduce"] = {*BELOW["tuning"], "tuning"}

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import os
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.files import written_beside
+from jobi_tf.launch import cores
 from jobi_tf.models import scorers
 from jobi_tf.training.assembly import completed, epoch
 from jobi_tf.training.config import Recipe, TrainConfig, overridden
@@ -268,7 +268,7 @@ def _seconds_an_epoch(config: TrainConfig, graph: Graph) -> float:
     """Returns a rough estimate of the training steps of an epoch on this machine, given `completed` settings."""
     width = scorers.get(config.model).entity_width(config.dim)
     steps, triples = epoch(config, graph)
-    scale = (os.cpu_count() or 1) / 2
+    scale = cores() / 2
     if config.full_softmax:
         scores = steps * (config.batch_size or 0) * graph.num_entities
         return scores * (6 * width / _product_rate(config.precision) + SECONDS_A_SCORE / scale)

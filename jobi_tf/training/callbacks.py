@@ -124,6 +124,13 @@ class AverageWeights(keras.callbacks.Callback):
             self.other = [np.zeros(x.shape, tf.as_dtype(x.dtype).as_numpy_dtype) for x in self.model.weights]
         self._exchange(1 / min(self.count, self.epochs))
 
+    def give_mean(self) -> None:
+        """Gives the model the mean where it has the weights of its training, as when a training that has ended is
+        resumed.
+        """
+        if self.other is not None and not self._has_mean:
+            self._exchange()
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Gives the model the weights of its training while the block runs."""

@@ -255,6 +255,10 @@ class TrainConfig(BaseModel):
                 yield "tensorboard", f"tensorboard none {where}", reason
             if self.profile is not None:
                 yield "profile", f"no profile {where}", "steps are not computed in this process"
+        if self.profile is not None:
+            first, last = map(int, self.profile.split(":"))
+            if first > last:
+                yield "profile", "its first step to be at most the last one", "nothing would be recorded"
         if self.model == "conve" and not full:
             reason = "its network for queries is trained against all entities only"
             yield "loss", f"loss to be {_FULL} with the model conve", reason
@@ -333,11 +337,6 @@ class SettingsFile(StrictModel):
         """The name of the file, without suffix."""
         return self._name
 
-    @property
-    def where(self) -> str:
-        """What errors call the file."""
-        return self._where
-
     @classmethod
     def built_in(cls) -> dict[str, Path]:
         """Returns the files that come with the library, by name."""
@@ -399,6 +398,8 @@ def with_recipe(config: TrainConfig) -> TrainConfig:
     """
     if config.recipe in (None, AUTO):
         return config
+    if not Path(config.recipe).is_file() and config.recipe not in (names := [AUTO, *Recipe.built_in()]):
+        raise UsageError(f"expected recipe to be a YAML file or one of {', '.join(names)}, got {config.recipe!r}")
     given = config.model_dump(exclude_unset=True)
     return overridden(Recipe.read(config.recipe).settings, given)
 
@@ -422,7 +423,7 @@ def _explain(error: ValidationError, config: type[BaseModel]) -> str:
             "devices": "all, or numbers such as 0,1",
             "checkpoint_every": "epochs such as 5, or minutes as 10m",
             "tensorboard": f"all, none, or some of {','.join(TENSORBOARD)}",
-            "profile": "the first and the last step, such as 10:20",
+            "profile": "the first and the last step, such as 10:20 (in YAML '10:20', with quotes)",
         }
         return f"expected {name} to be {expected[name]}, got {problem['input']!r}"
     return validation_message(error)

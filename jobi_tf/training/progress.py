@@ -28,10 +28,11 @@ class Progress(keras.callbacks.Callback):
         super().__init__()
         self.training = training
         self.bar = Bar(training.triples, "triples", console=console, beside=72)
+        self._begin: float | None = None
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Starts the clock and the bar."""
-        self._begin = time.monotonic()
+        """Starts the clock and the bar; again after the rest of an epoch that was interrupted."""
+        self._begin = self._begin or time.monotonic()
         self.bar.__enter__()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
@@ -42,12 +43,14 @@ class Progress(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict) -> None:
         """Moves the bar."""
         training, config = self.training, self.training.config
-        part = (batch + 1) / training.steps
+        assert self._begin is not None
+        before = training.first_step / training.steps  # of the first epoch, where it was interrupted
+        part = (batch + 1) / training.steps + (before if self._epoch == training.done else 0)
         state = ""
         if part == 1 and training.ranking and training.ranking.due:
             state = f"ranking {len(training.graph.valid):,} validation triples"
-        epochs_done = self._epoch + part - training.done
-        left = (time.monotonic() - self._begin) / epochs_done * (config.epochs - training.done - epochs_done)
+        epochs_now = self._epoch + part - training.done - before
+        left = (time.monotonic() - self._begin) / epochs_now * (config.epochs - self._epoch - part)
         losses = _losses(logs, parts=self.bar.console.width >= _WIDE or not self.bar.console.is_terminal)
         self.bar.show(part * training.triples, f"{losses}  all ≤ {duration(left)}", state)
 

@@ -17,6 +17,7 @@ from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import summary as custom_scalars
 from tensorboard.plugins.hparams import api as hparams
 
+from jobi_tf.data.batches import number_of_queries
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.negatives import can_filter
 from jobi_tf.data.occurrences import SIDES, TAIL, KnownAnswers
@@ -27,7 +28,7 @@ from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.training.assembly import build_batches
+from jobi_tf.training.assembly import build_batches, losses_of
 from jobi_tf.training.config import TENSORBOARD, TrainConfig
 from jobi_tf.training.recording import Training
 from jobi_tf.training.run_folder import describe_environment
@@ -72,8 +73,8 @@ class TensorBoard(keras.callbacks.Callback):
         self.training = training
         parts = training.config.tensorboard
         self.parts = set(TENSORBOARD if parts == "all" else parts.split(","))
-        profile = training.config.profile or "0:0"
-        self._profiled, self._profiling = range(*map(int, profile.split(":"))), False
+        first, last = map(int, (training.config.profile or "0:-1").split(":"))
+        self._profiled, self._profiling = range(first, last + 1), False
         self._epoch = training.done
         self._temporary = None if is_chief(training.strategy) else tempfile.TemporaryDirectory()
         self.logs = Path(self._temporary.name) if self._temporary else training.folder.logs
@@ -102,14 +103,15 @@ class TensorBoard(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Starts the profiler, if it is time."""
-        if self._steps in self._profiled and not self._profiling:
+        after = self._steps + self.model.steps_per_execution  # steps that are computed together
+        if not self._profiling and self._steps < self._profiled.stop and after > self._profiled.start:
             tf.profiler.experimental.start(str(self.logs))
             self._profiling = True
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Stops the profiler, if it is time."""
         self._steps += self.model.steps_per_execution
-        if self._profiling and self._steps not in self._profiled:
+        if self._profiling and self._steps >= self._profiled.stop:
             self._stop_profiler()
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
@@ -176,12 +178,15 @@ class Sample:
     def __init__(self, training: Training):
         config, graph = training.config, training.graph
         self._queries, self._marked = config.full_softmax, config.filter_negatives
-        self._weights = {"triple": 1.0, "pair": config.alpha}
+        self._weights = {name: weight for name, (_, weight) in losses_of(config).items()}
         self._counts_known = not self._queries and can_filter(graph.num_entities, graph.num_relations)
         options = {"filter_negatives": True} if self._counts_known else {}
         self.batches, multiple = {}, config.chunk if config.shared else 1
         for split in ("train", "valid"):
-            size = min(SAMPLE, config.batch_size or SAMPLE, len(graph.split(split)))
+            rows = len(graph.split(split))
+            if self._queries:
+                rows = number_of_queries(graph, split, config.answers_per_query)
+            size = min(SAMPLE, config.batch_size or SAMPLE, rows)
             size -= size % multiple
             if size:
                 batches = build_batches(config, graph, split=split, batch_size=size, **options)

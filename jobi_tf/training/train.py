@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError, UsageError, damaged
 from jobi_tf.files import check_new
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training import servers
@@ -27,7 +27,7 @@ from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recording import MEAN, Callbacks, Checkpoint, KeepBest, MetricsRecord, Training
 from jobi_tf.training.run import Run, load_run, read_model
-from jobi_tf.training.run_folder import RunFolder, damaged
+from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import load_model, read_weights, save_bare_model
 from jobi_tf.training.vectors import use_entity_vectors, warm_start
 from jobi_tf.workers import by_chief_alone, decided_by_chief, has_servers, is_chief, number_of_servers
@@ -73,6 +73,8 @@ def train(
         >>> run.tails("steroid", "affects", k=3)
     """
     graph = dataset if isinstance(dataset, Graph) else None
+    if graph and (given := [x for x in ("split", "columns", "header", "weights") if settings.get(x) is not None]):
+        raise UsageError(f"{given[0]} applies to files of triples only, got a graph")
     if dataset is not None:
         settings["dataset"] = graph.name if graph else dataset
     config = TrainConfig.create((config.model_dump(exclude_unset=True) if config else {}) | settings)
@@ -97,7 +99,7 @@ def new_run_folder(config: TrainConfig, graph: Graph) -> RunFolder:
     """
     default = Path("runs") / f"{graph.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder = RunFolder(Path(config.run_dir) if config.run_dir else default)
-    check_new(folder.path)
+    check_new(folder.path.absolute())
     return folder
 
 
@@ -159,7 +161,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
             f"expected the {before.epochs} epochs of {folder.path}, over which its learning rate falls "
             f"({config.schedule}), got {config.epochs}"
         )
-    graph = folder.open_graph()
+    graph = Graph.open(folder.graph)
     state = folder.read_state(checkpoints[-1])
     if config.epochs < state["epoch"]:
         raise UsageError(f"expected at least the {state['epoch']} epochs that {folder.path} has, got {config.epochs}")
@@ -217,6 +219,9 @@ def _fit(
     with workers_needed(strategy, folder.path):
         (servers.fit if by_servers else _fit_by_keras)(training, every)
     if not config.eval_every:
+        if average:
+            average.set_model(model)  # where no epoch was left to fit
+            average.give_mean()
         by_chief_alone(strategy, lambda: save_bare_model(model, path))
     with workers_needed(strategy, folder.path):
         decided_by_chief(strategy, True)  # waits for the files of the chief
@@ -236,7 +241,7 @@ def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback])
     parts = [(done, done + 1, training.steps - training.first_step)] if training.first_step else []
     parts.append((done + len(parts), config.epochs, training.steps))
     for first, last, steps in parts:
-        if training.best.finished or first >= last:
+        if training.best.finished or model.stop_training or first >= last:
             break
         first_step = (first + 1) * training.steps - steps
         with strategy.scope():

@@ -271,6 +271,7 @@ CHIEF = task("chief", 0, chief=1, worker=1, ps=1)
         (CHIEF, ("--warm-start", "world"), "warm_start"),
         (CHIEF, ("--tensorboard", "scalars"), "tensorboard"),
         (CHIEF, ("--profile", "1:2"), "profile"),
+        (None, ("--profile", "2:1"), "profile"),
         (CHIEF, ("--strategy", "multi-worker"), "multi-worker"),
         (None, ("--strategy", "parameter-server"), "TF_CONFIG"),
         (None, ("--strategy", "parameter-server", "--recipe", "auto"), "auto"),

@@ -122,3 +122,8 @@ def test_auto_needs_validation_triples_and_settings_that_go_together(tmp_path, m
     with pytest.raises(UsageError, match="one process"):
         jobi_tf.train(GRAPH, recipe="auto", callbacks=(), run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_recipe_is_answered_with_all_names():
+    with pytest.raises(UsageError, match=r"recipe .*auto.*strong.*'stong'"):
+        config(recipe="stong")

@@ -94,6 +94,18 @@ def test_parts_can_be_left_out(graph, tmp_path):
         jobi_tf.train(graph, **SETTINGS | {"tensorboard": "movies"})
 
 
-def test_the_profiler_records_the_chosen_steps(graph, tmp_path):
-    run = jobi_tf.train(graph, run_dir=str(tmp_path / "run"), profile="2:4", **SETTINGS | {"tensorboard": "none"})
+@pytest.mark.parametrize("steps", ["2:4", "11:11", "9:99"])
+def test_the_profiler_records_the_chosen_steps(graph, tmp_path, steps):
+    """Some of several steps that are computed together, too."""
+    settings = SETTINGS | {"tensorboard": "none", "epochs": 1, "batch_size": 10, "eval_every": 0}
+    del settings["patience"]
+    run = jobi_tf.train(graph, run_dir=str(tmp_path / "run"), profile=steps, **settings)
     assert list((run.path / "logs" / "plugins" / "profile").glob("*/*"))
+
+
+def test_a_split_may_have_fewer_queries_than_triples(tmp_path):
+    block = [(f"h{i}", "r", f"t{j}") for i in range(6) for j in range(6)]
+    graph = jobi_tf.Graph.from_triples([(h, "s", t) for h, _, t in block] + [("h0", "r", "t0")], block[1:], block[:1])
+    settings = {name: x for name, x in SETTINGS.items() if name != "negatives"} | {"epochs": 1, "eval_every": 1}
+    run = jobi_tf.train(graph, run_dir=str(tmp_path / "run"), loss="full-softmax", **settings)
+    assert "loss of a valid sample/triple" in scalars(run.path / "logs")

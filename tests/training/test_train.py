@@ -359,3 +359,25 @@ def test_a_training_that_cannot_fit_into_memory_is_refused(tmp_path, monkeypatch
         with pytest.raises(UsageError, match=f"memory.*{advice}"):
             train(tmp_path / "run", **settings)
     assert not list(tmp_path.iterdir())
+
+
+def test_resuming_a_finished_run_without_rankings_keeps_the_mean(tmp_path):
+    train(tmp_path / "run", eval_every=0, epochs=3, learning_rate=0.05)
+    mean = weights(tmp_path / "run" / "model.keras")
+    jobi_tf.resume(tmp_path / "run")
+    for x, y in zip(weights(tmp_path / "run" / "model.keras"), mean, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_a_callback_may_stop_after_the_rest_of_an_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr("jobi_tf.training.recording.SECONDS_PER_MINUTE", 0)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", checkpoint_every="1m", callbacks=[Interrupt("within an epoch", 1)])
+    stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: setattr(stop.model, "stop_training", True))
+    jobi_tf.resume(tmp_path / "run", callbacks=[stop])
+    assert len(rows(tmp_path / "run")) == 2
+
+
+def test_settings_of_files_beside_a_graph_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="weights"):
+        jobi_tf.train(GRAPH, run_dir=tmp_path / "run", weights="confidence")
