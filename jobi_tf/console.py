@@ -184,7 +184,7 @@ class JobDisplay:
         if not self._states:
             self._status.stop()
         elif self.console.is_terminal:
-            self._status.update(Text("\n".join(f"{name}: {text}" for name, text in self._states.items())))
+            self._status.update(Text("\n".join(f"{name}: {text}" for name, text in [*self._states.items()])))
             self._status.start()
 
 

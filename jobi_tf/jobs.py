@@ -109,6 +109,8 @@ class Jobs:
         try:
             while isinstance(message := ours.recv(), Epoch):
                 ours.send(bool(on_epoch(message)))
+            if self.stopped:  # whatever an interruption has become in the process
+                raise JobStoppedError(f"the job was stopped: see {log}")
             raise message
         except (EOFError, ConnectionError):  # the process has ended
             pass

@@ -105,6 +105,8 @@ class Results:
         from optuna.visualization import matplotlib as plots
 
         mpl.use("agg")
+        from matplotlib.pyplot import close
+
         if len({trial.value for trial in self.ranked()}) < 2:
             return []
         target = f"validation {METRICS[self.space.metric]}"
@@ -119,4 +121,5 @@ class Results:
             assert figure is not None
             with written_beside(file) as beside:
                 figure.savefig(beside, dpi=120, bbox_inches="tight", format="png")
+            close(figure)
         return files

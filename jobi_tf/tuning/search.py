@@ -5,13 +5,14 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import optuna
 import sqlalchemy
@@ -67,16 +68,22 @@ def search(
     space.check()
     path = Path(out)
     if not (path / SPACE).is_file():
-        check_new(path)
+        check_new(path.absolute())
     graph = space.config({}).load_graph()
     if not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, by which trials are compared, got none")
+    if (path / SPACE).is_file():
+        _check_same(space, read_settings(path / SPACE), path)
     path.mkdir(parents=True, exist_ok=True)
-    _keep(space, path / SPACE)
     study = open_study(space, path, graph.fingerprint, storage)
+    with written_beside(path / SPACE) as beside:
+        space.write(beside)
     # An interruption reaches this thread and ends the processes; the other one then notes which trials to retry.
     with ThreadPoolExecutor(1) as pool, Jobs(jobs) as processes:
-        pool.submit(_Search(space, path, study, processes, on_event).run).result()
+        try:
+            pool.submit(_Search(space, path, study, processes, on_event).run).result()
+        except optuna.exceptions.StorageInternalError as error:
+            raise JobiError(f"cannot use Optuna's storage in {storage or path / DATABASE}: {_reason(error)}") from None
     results = Results.of(study, space, path)
     results.write()
     if not results.ranked():
@@ -89,7 +96,7 @@ def open_study(space: Space, path: Path, fingerprint: str, storage: str | None =
     """Creates or opens Optuna's study; the points of a grid are enqueued.
 
     Raises:
-        UsageError: the search was begun on another graph, or the storage does not exist.
+        UsageError: the study is that of another search, or was begun on another graph, or the storage does not exist.
         DataError: the storage is damaged.
     """
     database = sqlalchemy.URL.create("sqlite", database=str(path / DATABASE)).render_as_string()
@@ -107,10 +114,10 @@ def open_study(space: Space, path: Path, fingerprint: str, storage: str | None =
             load_if_exists=True,
             pruner=space.prune.pruner(space.config({}).eval_every),
         )
-    except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+    # Optuna raises a RuntimeError for a storage of another version of it.
+    except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError, RuntimeError) as error:
         kind = UsageError if storage else DataError
-        reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        raise kind(f"expected Optuna's storage in {storage or path / DATABASE}: {reason}") from None
+        raise kind(f"expected Optuna's storage in {storage or path / DATABASE}: {_reason(error)}") from None
     # Another seed after an interruption, or the first proposals would be repeated.
     seed = space.seed + len(study.get_trials(deepcopy=False))
     samplers = optuna.samplers
@@ -120,11 +127,18 @@ def open_study(space: Space, path: Path, fingerprint: str, storage: str | None =
             f"expected the data that the search in {path} began with, but {space.settings['dataset']} has "
             "changed: choose another folder by --out"
         )
+    _check_same(space, study.user_attrs.get("space", space.as_mapping()), path)
     study.set_user_attr("graph", fingerprint)
+    study.set_user_attr("space", space.as_mapping())
     if space.sampler == "grid":
         for _, point in zip(range(space.size), space.points(), strict=False):
             study.enqueue_trial(point, skip_if_exists=True)
     return study
+
+
+def _reason(error: Exception) -> str:
+    cause = error.__cause__ or error
+    return " ".join(str(getattr(cause, "orig", None) or cause).split())
 
 
 @dataclass
@@ -173,7 +187,8 @@ class _Search:
         """Retries trials whose process was killed before their first heartbeat, or before it had retried them."""
         before = datetime.now() - timedelta(seconds=GRACE)
         for trial in self._trials():
-            begun = "retry" in trial.user_attrs  # set when a trial begins to train, long after its first heartbeat
+            # Set when a trial begins to train, long after its first heartbeat; a retry has that of the try before.
+            begun = trial.user_attrs.get("begun") == trial.number
             if trial.state == TrialState.RUNNING and not begun and (trial.datetime_start or before) < before:
                 RETRY(self.study, self.study.tell(trial.number, state=TrialState.FAIL))
             elif trial.state == TrialState.FAIL and trial.user_attrs.get("retry"):
@@ -189,8 +204,9 @@ class _Search:
         frozen = self.study.get_trials(deepcopy=False)[trial.number]
         first, folder = number(frozen), run_folder(self.path, frozen)
         config = self.space.config(params, run_dir=str(folder.path))
-        self.on_event(first, None)
-        trial.set_user_attr("retry", False)
+        self._tell(first, None)
+        for name, value in {"begun": trial.number, "retry": False, "pruned": False}.items():
+            trial.set_user_attr(name, value)
         try:
             log = folder.path.with_suffix(".log")
             self.jobs.run(train_locked, config, log=log, on_epoch=partial(self._report, trial, first))
@@ -203,9 +219,13 @@ class _Search:
             raise optuna.TrialPruned
         return trial.user_attrs["metrics"][self.space.metric]
 
+    def _tell(self, trial: int, event: Epoch | None) -> None:
+        with self.lock:
+            self.on_event(trial, event)
+
     def _report(self, trial: Trial, first: int, event: Epoch) -> bool:
         """Reports the metric of a ranking; returns whether the trial should end early."""
-        self.on_event(first, event)
+        self._tell(first, event)
         value = event.logs.get(f"val_{self.space.metric}")
         if value is None:
             return False
@@ -231,8 +251,8 @@ class _Search:
     def _after_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         if trial.user_attrs.get("retry"):
             RETRY(study, trial)
-        results = Results.of(study, self.space, self.path)
         with self.lock:
+            results = Results.of(study, self.space, self.path)
             if "same_as" not in trial.user_attrs and not trial.user_attrs.get("retry"):
                 results.write()  # after each trial: a search that is killed leaves its table behind
                 self.on_event(number(trial), results)
@@ -242,19 +262,16 @@ class _Search:
             study.stop()
 
 
-def _keep(space: Space, path: Path) -> None:
-    """Writes the space; only its description and number of trials may differ from those of a search that is continued.
+def _check_same(space: Space, before: Mapping[str, Any], path: Path) -> None:
+    """Checks that a search that is continued has the space that it began with, but for description and trials.
 
     Raises:
         UsageError: something else differs.
     """
-    if path.is_file():
-        before, now = read_settings(path), space.as_mapping()
-        for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
-            if json.dumps(before.get(key)) != json.dumps(now.get(key)):  # in the same order
-                raise UsageError(
-                    f"expected the search of {path.parent}, where {key} is {before.get(key)}, got {now.get(key)}: "
-                    "choose another folder by --out"
-                )
-    with written_beside(path) as beside:
-        space.write(beside)
+    now = space.as_mapping()
+    for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
+        if json.dumps(before.get(key)) != json.dumps(now.get(key)):  # in the same order
+            raise UsageError(
+                f"expected the search of {path}, where {key} is {before.get(key)}, got {now.get(key)}: "
+                "choose another folder by --out"
+            )

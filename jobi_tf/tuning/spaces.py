@@ -180,7 +180,7 @@ class Space(SettingsFile):
     def config(self, params: Mapping[str, Any], **more: Any) -> TrainConfig:
         """Returns the settings of a trial; those that have no effect there are left out."""
         settings = self.settings | {"monitor": self.metric} | dict(params) | more
-        return TrainConfig.create(settings, self.where).effective()
+        return TrainConfig.create(settings, self._where).effective()
 
     def suggest(self, trial: optuna.Trial) -> dict[str, Any]:
         """Returns the settings that vary in a trial."""
@@ -223,10 +223,10 @@ class Space(SettingsFile):
             UsageError: the data set is missing, two settings contradict each other, or one has no effect.
         """
         if self.settings.get("dataset") is None:
-            raise UsageError(f"{self.where}: expected a data set: settings.dataset, or --dataset on the command line")
+            raise UsageError(f"{self._where}: expected a data set: settings.dataset, or --dataset on the command line")
         idle = set(self.settings)
         for params in itertools.islice(self._combinations(lambda name: self.values(name, ends=True)), _COMBINATIONS):
-            without = TrainConfig.create(self.settings | params, self.where).without_effect()
+            without = TrainConfig.create(self.settings | params, self._where).without_effect()
             idle &= without.keys()
             try:
                 if useless := [name for name in params if name in without]:
@@ -236,9 +236,9 @@ class Space(SettingsFile):
                 self.config(params).check()
             except UsageError as error:
                 point = ", ".join(f"{name} {value}" for name, value in params.items())
-                raise UsageError(f"{self.where}: with {point}: {error}") from None
+                raise UsageError(f"{self._where}: with {point}: {error}") from None
         if idle:
-            raise UsageError(f"{self.where}: settings.{min(idle)} has no effect in any trial; remove it")
+            raise UsageError(f"{self._where}: settings.{min(idle)} has no effect in any trial; remove it")
 
     def changed(self, settings: Mapping[str, Any], trials: int | None = None) -> Self:
         """Returns a copy with settings that were given elsewhere; those are not searched.
@@ -250,7 +250,7 @@ class Space(SettingsFile):
         mapping["settings"] = self.settings | dict(settings)
         mapping["search"] = {name: part for name, part in mapping["search"].items() if name not in settings}
         mapping["trials"] = trials or self.trials
-        return self.parse(mapping, self.name, self.where)
+        return self.parse(mapping, self.name, self._where)
 
     def as_mapping(self) -> dict[str, Any]:
         """Returns what the YAML file has."""

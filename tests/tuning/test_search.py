@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -178,6 +179,24 @@ def test_several_machines_share_a_storage(tmp_path, trained):
     assert first.trials == second.trials
     texts = [(tmp_path / x / "mine" / "best.yaml").read_text() for x in "ab"]
     assert texts[0] == texts[1]
+
+
+def test_a_study_holds_one_search(tmp_path, trained):
+    storage = f"sqlite:///{tmp_path}/shared.db"
+    search(space(trials=2), tmp_path / "a" / "mine", storage=storage)
+    with pytest.raises(UsageError, match="metric"):
+        search(space(trials=4, metric="mrr"), tmp_path / "b" / "mine", storage=storage)
+    assert len(trained) == 2
+    assert not (tmp_path / "b" / "mine" / SPACE).exists()  # so that it can be corrected
+
+
+def test_a_storage_that_cannot_be_written(tmp_path, trained):
+    search(space(trials=1), tmp_path / "out")
+    connection = sqlite3.connect(tmp_path / "out" / DATABASE)
+    connection.execute("UPDATE alembic_version SET version_num = 'v9.0.0.a'")
+    connection.commit()
+    with pytest.raises(DataError, match=r"search\.db"):
+        search(space(trials=2), tmp_path / "out")
 
 
 def test_a_folder_holds_one_search(tmp_path, trained):
