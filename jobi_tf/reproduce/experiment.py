@@ -121,6 +121,10 @@ class Experiment(SettingsFile):
             raise ValueError(f"metrics: expected one metric for a sweep, got {len(self.metrics)}")
         if self.kind == "relations" and self.baseline is None:
             raise ValueError("expected a baseline, the row that the others are compared with")
+        for dataset in self.datasets if self.kind == "relations" else ():
+            others = (x for x in self.rows if x.is_run and x.name != self.baseline)
+            if not any(dataset in (row.datasets or [dataset]) for row in others):
+                raise ValueError(f"expected a row beside the baseline on {dataset}")
         count = len(self.points) if self.sweep else len(self.metrics)
         for row in self.rows:
             place = f"row {row.name!r}"
@@ -162,10 +166,10 @@ class Experiment(SettingsFile):
         name = row.like.partition("/")[0]
         known = [x for x in self.built_in() if x != self.name]
         if name in known:
-            known = [f"{name}/{x.name}" for x in _built_in(name).rows if x.is_run]
+            known = [f"{name}/{x.name}" for x in _built_in(name).rows if x.is_trained]
         if row.like not in known:
             expected = f"expected EXPERIMENT/ROW out of {', '.join(known)}"
-            raise UsageError(f"{self.where}: row {row.name!r}: like: {expected}, got {row.like!r}")
+            raise UsageError(f"{self._where}: row {row.name!r}: like: {expected}, got {row.like!r}")
 
     def config(self, row: Row, dataset: str, point: Any = None, quick: bool = False) -> TrainConfig:
         """Returns the settings of a run, without its seed and folder.
@@ -178,7 +182,7 @@ class Experiment(SettingsFile):
         """
         sweep = {self.sweep.setting: point} if self.sweep else {}
         own = (row.settings or {}) | row.by_dataset.get(dataset, {}) | sweep
-        where = f"{self.where}: row {row.name!r}"
+        where = f"{self._where}: row {row.name!r}"
         settings = self.merged(row, dataset) | sweep
         if wrong := settings.keys() & _NOT_SET:
             raise UsageError(f"{where}: expected no setting {min(wrong)!r}: the command decides it, or the data set")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -50,8 +50,10 @@ def _tables(plan: Plan, frame: pd.DataFrame, sources: Sequence[Source]) -> Pictu
             axis.set_ylim(len(part) - 0.5, -0.5)
             _quiet(axis, "both")
         line[0].set_title(source.name, fontsize=9, loc="left")
-    handles, labels = picture.axes[0].get_legend_handles_labels()
-    picture.legend(handles, labels, loc="outside upper right", fontsize=8, frameon=False, ncols=2)
+    every: dict[str, Any] = {}
+    for axis in picture.axes:
+        every |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    picture.legend([*every.values()], [*every], loc="outside upper right", fontsize=8, frameon=False, ncols=2)
     return picture
 
 
@@ -111,7 +113,7 @@ def _relations(plan: Plan, frame: pd.DataFrame, sources: Sequence[Source]) -> Pi
 def _draw_gains(plan: Plan, source: Source, frame: pd.DataFrame, axis: Axes) -> None:
     """From the baseline's Hits@1 to that of the last row."""
     baseline = plan.experiment.baseline or ""
-    name = next(x.name for x in reversed(plan.experiment.rows_on(source.name)) if x.name != baseline)
+    name = next(x.name for x in reversed(plan.experiment.rows_on(source.name)) if x.is_run and x.name != baseline)
     shown = gains(frame, baseline, name)[:MOST_GAINS]
     for place, (_, x) in enumerate(shown.iterrows()):
         axis.plot([x["hits@1_before"], x["hits@1"]], [place, place], color="0.7", linewidth=2, zorder=1)

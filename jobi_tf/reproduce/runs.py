@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -167,7 +168,9 @@ def make_plan(
 
     Quick runs are small models, trained shortly, with one seed unless `seeds` is given, in a folder beside it.
     """
-    folder = folder.with_name(folder.name + QUICK) if quick else folder
+    if quick:
+        folder = folder if folder.name else folder.absolute()  # as for Path(".")
+        folder = folder.with_name(folder.name + QUICK)
 
     def planned(source: Source, row: Row, point: Any, seed: int) -> PlannedRun:
         label, members = f"{source.name}: {row.name}", tuple[str, ...]()
@@ -242,18 +245,23 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
     """Trains and ranks runs, `jobs` at a time, and returns those that failed, with the reason.
 
     An interruption ends the processes; checkpoints stay. `on_event` is called with a run and None when it begins, with
-    each of its epochs, and at its end with the reason of its failure, or "" if it is complete.
+    each of its epochs, and at its end with the reason of its failure, or "" if it is complete; never twice at a time.
     """
     failed: dict[PlannedRun, str] = {}
+    lock = threading.Lock()
+
+    def tell(run: PlannedRun, event: Epoch | str | None) -> None:
+        with lock:
+            on_event(run, event)
 
     def train(run: PlannedRun) -> None:
         def on_epoch(epoch: Epoch) -> bool:
-            on_event(run, epoch)
+            tell(run, epoch)
             return False
 
         if processes.stopped:
             return
-        on_event(run, None)
+        tell(run, None)
         log = run.path.with_name(f"{run.path.name}.log")
         try:
             processes.run(make_run, run.config, run.members, run.rules, jobs, log=log, on_epoch=on_epoch)
@@ -261,7 +269,7 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
             return
         except JobiError as error:
             failed[run] = str(error)
-        on_event(run, failed.get(run, ""))
+        tell(run, failed.get(run, ""))
 
     with ThreadPoolExecutor(jobs) as pool, Jobs(jobs) as processes:
         for is_trained in (True, False):  # what is pooled is complete by then

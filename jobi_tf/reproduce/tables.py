@@ -45,8 +45,8 @@ def figures(plan: Plan) -> pd.DataFrame:
                 relation = at if part in ("focus", "relations") else None
                 found = [record.value(metric, side, relation) for record in records] or [math.nan]
                 values += [(part, source.name, row.name, at, metric, side, paper, value) for value in found]
-    frame = pd.DataFrame(values, columns=[*_KEYS, "paper", "value"])
-    groups = frame.astype({"paper": float, "value": float}).groupby(_KEYS, sort=False)
+    frame = pd.DataFrame(values, columns=[*_KEYS, "paper", "value"], dtype=object)
+    groups = frame.astype({"paper": float, "value": float}).groupby(_KEYS, sort=False, dropna=False)
     aggregated = groups.agg(
         mean=("value", "mean"), sd=("value", "std"), seeds=("value", "count"), paper=("paper", "first")
     )

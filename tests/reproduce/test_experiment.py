@@ -183,6 +183,8 @@ DIMS = {"setting": "dim", "values": [1, 2]}
         (SWEEP | {"sweep": DIMS}, "paper"),
         ({"baseline": "base"}, "baseline: .*'base'"),
         ({"kind": "relations"}, "baseline"),
+        ({"kind": "relations", "rows": rows(paper={}), "baseline": "plain"}, "beside the baseline on umls"),
+        ({"rows": rows(like="best/rules")}, "like: .*best/rules"),
         ({"rows": rows(like="table2/JoBi")}, "like: .*table2/JoBi"),
         ({"rows": rows(like="table9/JoBi")}, "like: .*table9/JoBi"),
         ({"rows": rows(pool=["JoBi"])}, "pool: .*settings"),

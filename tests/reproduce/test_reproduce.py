@@ -268,6 +268,9 @@ def test_a_sweep(three):
         ("plain", "6", "0", "0.2"),
     ]
     assert (three.out / "sweep.png").exists()
+    sweep = {"setting": "eval_first", "values": [None, 2]}  # a point that is nothing
+    three(three.write("first", kind="sweep", sweep=sweep, metrics=["mrr"], seeds=3), "--tables-only")
+    assert [row["at"] for row in three.figures("first")] == ["", "2"] * 2
 
 
 def test_ratios_to_a_baseline(made):
