@@ -105,7 +105,10 @@ class Client:
         self._retries = retries
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         verify = True if certificate is None else _trusting(Path(certificate))
-        self._http = httpx.Client(base_url=self._url, headers=headers, verify=verify, timeout=timeout)
+        try:
+            self._http = httpx.Client(base_url=self._url, headers=headers, verify=verify, timeout=timeout)
+        except httpx.InvalidURL as error:
+            raise UsageError(f"expected the URL of a server, got {url!r}: {error}") from None
         try:
             self.model = self._only_model() if model is None else model
         except JobiError:
@@ -225,6 +228,8 @@ class Client:
                 time.sleep(_FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1))
             try:
                 reply = self._http.request(method, path, json=body)
+            except UnicodeEncodeError:
+                raise UsageError("expected names in UTF-8") from None
             except self._httpx.TimeoutException:
                 raise JobiError(f"no answer from {self._url} within {self._http.timeout.read:g} s") from None
             except self._httpx.TransportError as error:

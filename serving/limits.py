@@ -23,7 +23,7 @@ class Limits:
     def __init__(self, settings: ServerSettings, metrics: Metrics) -> None:
         self._settings = settings
         self._token = None if settings.token is None else settings.token.encode()
-        self._hosts = {"", "localhost", settings.host, socket.gethostname()}
+        self._hosts = {"", "localhost", settings.host.lower(), socket.gethostname().lower()}
         self._requests = 0
         self._bytes = 0
         metrics.in_flight.set_function(lambda: self._requests)

@@ -161,6 +161,8 @@ class Model:
         self._files = seen
 
     async def _load(self, version: Version) -> bool:
+        if before := self.versions.get(version.number):  # which is loaded again: its metric changes
+            version.state = before.state
         self.versions[version.number] = version
         self._set_state(version, "LOADING")
         try:

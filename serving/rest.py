@@ -67,7 +67,6 @@ class RestApp:
             exception_handlers={
                 ServingError: _error,
                 HTTPException: _http_error,
-                ClientDisconnect: _http_error,
                 Exception: lambda *_: JSONResponse({"error": "the server failed; its log has the reason"}, 500),
             },
         )
@@ -118,7 +117,7 @@ class RestApp:
         version = self._model.find(*_target(request))
         query = request.query_params
         kind, limit = query.get("kind"), query.get("limit", "20")
-        if kind not in FILES or not (limit.isdecimal() and 1 <= int(limit) <= 1000):
+        if kind not in FILES or not (limit.isdecimal() and len(limit) < 5 and 1 <= int(limit) <= 1000):
             raise invalid(f"expected kind=entity or kind=relation, and a limit from 1 to 1000, got {query}")
         if kind not in version.names:
             reading = asyncio.to_thread(NameList, version.folder / FILES[kind])
@@ -203,9 +202,12 @@ async def _read(request: Request, add: Callable[[int], None]) -> bytes:
     if request.headers.get("content-encoding", "identity") != "identity":
         raise invalid("expected a body without Content-Encoding", 415)
     parts = []
-    async for part in request.stream():
-        add(len(part))
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            add(len(part))
+            parts.append(part)
+    except ClientDisconnect:
+        raise ServingError(StatusCode.CANCELLED, "the client has gone", 499) from None
     return b"".join(parts)
 
 
@@ -275,5 +277,5 @@ def _error(request: Request | None, error: Exception) -> Response:
 
 
 def _http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 400
-    return JSONResponse({"error": f"Malformed request: {request.method} {request.url.path}"}, status)
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": f"Malformed request: {request.method} {request.url.path}"}, error.status_code)

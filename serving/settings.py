@@ -26,7 +26,8 @@ class ServerSettings:
         poll: seconds between looks for new versions.
 
     Raises:
-        UsageError: the name cannot be part of a path, or only one of `certificate` and `key` is given.
+        UsageError: the name cannot be part of a path, only one of `certificate` and `key` is given, or `max_body` or
+            `timeout` are too large for gRPC.
     """
 
     folder: Path
@@ -47,5 +48,10 @@ class ServerSettings:
         object.__setattr__(self, "name", self.name or self.folder.resolve().name)
         if not self.name or "/" in self.name or ":" in self.name:
             raise UsageError(f"expected a model name without / and :, got {self.name!r}")
+        if self.max_body >= 2**31 or self.timeout * 1000 >= 2**31:
+            raise UsageError(
+                "expected a largest body below 2 GB and a time-out below 2,147,483 seconds, which gRPC can hold, "
+                f"got {self.max_body:,} bytes and {self.timeout:,} seconds"
+            )
         if (self.certificate is None) != (self.key is None):
             raise UsageError("expected --certificate and --key together, got only one of them")

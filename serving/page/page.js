@@ -54,7 +54,7 @@ function turn(side) {
 async function suggest(input) {
   const text = input.value;
   const query = new URLSearchParams({ kind: input.dataset.kind, prefix: text, limit: 20 });
-  const { names } = await call(`v1/models/${model}/names?${query}`);
+  const { names } = await call(`v1/models/${encodeURIComponent(model)}/names?${query}`);
   if (input.value === text) input.list.replaceChildren(...names.map((name) => new Option(name)));
 }
 
@@ -70,8 +70,9 @@ async function answer() {
   const { find: side, relation, k, new: newOnly, [given()]: entity } = formQuery();
   const inputs = { [given()]: [entity], relation: [relation], k: [Number(k)] };
   const body = { signature_name: `predict_${newOnly ? "new_" : ""}${side}s`, inputs };
-  const { outputs } = await call(`v1/models/${model}:predict`, body);
+  const { outputs, error } = await call(`v1/models/${encodeURIComponent(model)}:predict`, body).catch((error) => ({ error }));
   if (number !== newest) return;
+  if (error) throw error;
   if (!outputs.known[0]) throw new Error(`The model does not know ${entity} or ${relation}.`);
   const names = outputs[side][0].filter((name) => name);
   const triple = side === "tail" ? `${entity} → ${relation} → ?` : `? → ${relation} → ${entity}`;

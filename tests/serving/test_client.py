@@ -183,6 +183,7 @@ def test_tls(first, certificate, tmp_path):
         ("http://", {}),
         ("http://name:word@host", {}),
         ("http://host/?a=b", {}),
+        ("http://HOST:PORT", {}),
         ("http://host", {"timeout": 0}),
         ("http://host", {"retries": -1}),
     ],

@@ -1,6 +1,7 @@
 """What the server accepts, and how it starts and ends."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -146,6 +147,13 @@ def test_hosts(odd_server, odd):
         assert status(server, "any.example") == 401
 
 
+def test_a_name_with_capitals(odd, monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "DESKTOP-AB12")
+    with running(odd, host="Localhost") as server:
+        for host in ("DESKTOP-AB12", "Localhost"):
+            assert server.send("/v1/models", headers={"Host": host})[0] == 200
+
+
 def test_a_token(odd):
     with running(odd, token="säcret") as server:
         right = {"Authorization": "Bearer säcret".encode()}
@@ -191,7 +199,7 @@ def test_what_cannot_be_served(odd, odd_server, tmp_path):
     ):
         with pytest.raises(JobiError, match=words), running(odd, **options):
             pass
-    for options in ({"name": "a/b"}, {"name": "a:b"}, {"key": tmp_path}):
+    for options in ({"name": "a/b"}, {"name": "a:b"}, {"key": tmp_path}, {"max_body": 2**31}, {"timeout": math.inf}):
         with pytest.raises(UsageError):
             ServerSettings(odd, **options)
 

@@ -192,6 +192,7 @@ def test_rejected_types(odd_server, values):
         ("POST", "/healthz", 405),
         ("GET", "/v1/models/tiny/names?kind=x", 400),
         ("GET", "/v1/models/tiny/names?kind=entity&limit=0", 400),
+        ("GET", f"/v1/models/tiny/names?kind=entity&limit={'9' * 5000}", 400),
     ],
 )
 def test_rejected_paths(server, method, path, status):
@@ -249,6 +250,11 @@ def test_a_list_of_names_is_read_once(first, monkeypatch):
         go.set()
         assert {answer.result()[0] for answer in answers} == {200}
     assert len(read) == 1
+
+
+def test_a_name_may_have_tabs(tmp_path):
+    (tmp_path / "entities.tsv").write_text("id\tname\ttriples\n0\ta\tb\t3\n1\tc\t4\n")
+    assert NameList(tmp_path / "entities.tsv").search("", 9) == ["c", "a\tb"]
 
 
 def test_a_list_of_names_is_small(tmp_path):

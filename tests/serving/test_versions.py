@@ -117,6 +117,9 @@ def test_a_broken_version_does_not_disturb_the_one_that_is_served(tiny, folder):
         shutil.copy(exports / "1" / "saved_model.pb", folder / "4" / "saved_model.pb")
         settled(server, {4: "AVAILABLE", 3: "END", 1: "END", 2: "END"})
         assert score(server) == pytest.approx(before)
+        metrics = server.send("/metrics")[1]
+        assert 'jobi_tf_model_version{state="AVAILABLE",version="4"} 1.0' in metrics
+        assert 'jobi_tf_model_version{state="END",version="4"} 0.0' in metrics
 
 
 def test_a_version_that_is_copied_slowly(tiny, folder):
