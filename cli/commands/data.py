@@ -29,7 +29,7 @@ def data() -> None:
     """List, prepare, check, build and generate data sets.
 
     A data set is a name listed by `jobi-tf data list`, a folder with train, valid and test (.tsv, .txt, .csv, each also
-    .gz), or one such file with --split.
+    .gz; .nt, .ttl, .parquet), or one such file with --split.
     """
 
 
@@ -222,7 +222,7 @@ def _size(text: str) -> int | float:
     type=FILE,
     multiple=True,
     required=True,
-    help="File of triples: .tsv, .txt (with tabs) or .csv, each also .gz; may be repeated.",
+    help="File of triples: .tsv, .txt (with tabs) or .csv, each also .gz; .nt, .ttl or .parquet; may be repeated.",
 )
 @cloup.option("--min-triples", type=COUNT, default=5, help="Remove entities in fewer triples, repeatedly.")
 @cloup.option("--valid", type=_size, metavar="N|SHARE", help="Validation triples  [default: 0.01, at most 5000]")

@@ -42,8 +42,7 @@ def _print(found: "Explanation") -> None:
     where = f"a fact of the {found.split} split" if found.split else "not in the graph"
     click.echo(f"({', '.join(found.triple)}): {where}\n")
     rows = [[f"score of the {name} head", f"{score:.3f}"] for name, score in found.scores.items()]
-    if found.probability is not None:
-        rows.append(["probability", f"{found.probability:.1%}"])
+    rows.append(["probability", f"{found.probability:.1%}"])
     rows += [[f"rank of the {side}", f"{rank:,.0f} of {found.candidates:,}"] for side, rank in found.ranks.items()]
     rows += [
         [f"training triples with this {side} and relation", f"{count:,}"] for side, count in found.occurrences.items()

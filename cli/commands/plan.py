@@ -67,7 +67,7 @@ def plan(
 
     seed = 0 if config.full_softmax else None
     graph = config.load_graph() if known else graph_of_size(entities or 0, relations or 0, triples or 0, seed)
-    available = psutil.virtual_memory().available if memory is None else round(memory * 2**30)
+    available = psutil.virtual_memory().available if memory is None else int(min(memory * 2**30, 2**62))
     result = make_plan(config, graph, devices, available, calibrate)
     if as_json:
         numbers = asdict(result) | {"epoch_seconds": result.epoch_seconds}

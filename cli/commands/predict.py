@@ -138,7 +138,8 @@ def predict(
     else:
         from jobi_tf.serving import Client
 
-        client = Client(server, model_name, token=token, certificate=certificate)
+        # A request has up to 1,024 queries, and the server takes up to 30 s to receive one and 30 s to compute it.
+        client = Client(server, model_name, token=token, certificate=certificate, timeout=60)
         model = click.get_current_context().with_resource(client)
         title, numbers = f"{model.model} at {server}", {"score": ".3f", "probability": ".4f"}
 

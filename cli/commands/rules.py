@@ -40,7 +40,8 @@ def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
     if out is not None:
         with opened(out) as file:
             file.write("rule\tconfidence\thits\tbody\n")
-            file.writelines(f"{x.rule}\t{x.confidence:.6f}\t{x.hits}\t{x.body}\n" for x in model.best(model.num_rules))
+            every = model.best(max(1, model.num_rules))
+            file.writelines(f"{x.rule}\t{x.confidence:.6f}\t{x.hits}\t{x.body}\n" for x in every)
     rows = [[x.rule, f"{x.confidence:.3f}", f"{x.hits:,}", f"{x.body:,}"] for x in model.best(k)]
     print_table(["rule", "confidence", "hits", "body"], rows, f"{graph.name}, {model.num_rules:,} rules")
     if excluding := model.excluding(max(1, k // 4)):

@@ -122,7 +122,8 @@ class ByName:
         ids = self.graph.ids_of_triples(triples)
         rows, parts = self.model.candidates(), []
         for part in _blocks(self.model, ids):
-            scores = self.model.scores(tf.constant(part), TAIL, rows)
+            with full_float32():
+                scores = self.model.scores(tf.constant(part), TAIL, rows)
             parts.append(tf.gather(scores, part[:, column(TAIL)], batch_dims=1).numpy())
         return np.concatenate(parts)
 

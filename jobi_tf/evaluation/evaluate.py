@@ -12,7 +12,7 @@ from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.data.shards import blocks
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.evaluation.answers import ByName, candidate_ids
-from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 from jobi_tf.evaluation.ranker import MEMORY_BUDGET, RankedModel, check_graph, ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.tables import data_frame, html_table
@@ -61,7 +61,7 @@ class Evaluation:
         return f"<Evaluation of {len(self.triples):,} {self.split} triples, {self.side}: {values}>"
 
     def _repr_html_(self) -> str:
-        rows = [[side, *(f"{row[name]:.4f}" for name in METRICS)] for side, row in self._by_side().items()]
+        rows = [[side, *metric_texts(row)] for side, row in self._by_side().items()]
         title = f"{len(self.triples):,} {self.split} triples"
         return html_table(title, ["side", *METRICS.values()], rows)
 

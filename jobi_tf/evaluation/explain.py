@@ -47,7 +47,7 @@ class Explanation:
         triple: names of head, relation and tail.
         split: the split that contains the triple; None for a new one.
         scores: the scores of the triple head and of the pair head, by name.
-        probability: the calibrated probability of the triple; None if it is not known.
+        probability: the calibrated probability of the triple.
         ranks: the filtered rank on each side among all entities, from 1, with realistic ties.
         candidates: number of entities.
         occurrences: numbers of training triples with the head, and with the tail, on its side of the relation.
@@ -58,7 +58,7 @@ class Explanation:
     triple: tuple[str, str, str]
     split: str | None
     scores: dict[str, float]
-    probability: float | None
+    probability: float
     ranks: dict[str, float]
     candidates: int
     occurrences: dict[str, int]
@@ -71,7 +71,7 @@ class Explanation:
         return asdict(self) | rows
 
 
-def explain(model: JoBi, graph: Graph, triple: np.ndarray, probability: float | None = None) -> Explanation:
+def explain(model: JoBi, graph: Graph, triple: np.ndarray, probability: float) -> Explanation:
     """Explains the scores of a triple, int [3], of ids."""
     triple = np.asarray(triple, np.int32)
     head, relation, tail = triple.tolist()

@@ -96,7 +96,7 @@ class RuleModel(ByName, NumpyModel):
     @property
     def num_rules(self) -> int:
         """Number of rules; a rule and its inverse count once."""
-        return len(self._paths) // 2 + sum(hits.nnz for hits in self._constants.values())
+        return int((self._paths[:, 0] < self.num_relations).sum()) + sum(hits.nnz for hits in self._constants.values())
 
     def best(self, k: int = 20) -> Table[Rule]:
         """Returns the k rules with the highest confidence; equal ones are ordered by hits.

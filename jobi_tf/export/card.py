@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from jobi_tf.export.export import Exported, Trainable
 
 TEMPLATE = Path(__file__).with_name("card.md")
-LEFT_OUT = {"dataset", "run_dir", "strategy", "devices", "logical_devices"}  # settings of the machine, not of the model
+# Settings of the machine, not of the model.
+LEFT_OUT = {"dataset", "run_dir", "warm_start", "entity_vectors", "strategy", "devices", "logical_devices"}
 MEANINGS = {
     "serving_default": "scores of triples",
     "score_ids": "scores of triples of ids, as in `entities.tsv` and `relations.tsv`",
@@ -29,7 +30,7 @@ MEANINGS = {
 def model_card(run: "Trainable", exported: "Exported", contract: Mapping[str, Any]) -> str:
     """Returns the card of an export, in Markdown; `contract` is the content of its `signature.json`."""
     model, fit, name = run.model, exported.calibration, exported.path.resolve().parent.name
-    settings = {key: value for key, value in run.config.model_dump().items() if key not in LEFT_OUT}
+    settings = run.config.model_dump(exclude=LEFT_OUT.union(run.config.without_effect()))
     bins = [(f"{x.low:.2f}–{x.high:.2f}", f"{x.weight:.1%}", f"{x.probability:.3f}", f"{x.true:.3f}") for x in fit.bins]
     signatures = [
         (f"`{signature}`", _tensors(about["inputs"]), _tensors(about["outputs"]), MEANINGS[signature])

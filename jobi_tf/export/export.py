@@ -167,7 +167,7 @@ def _check_weights(model: JoBi, dtype: str) -> None:
     net = [weight.value for weight in head.net.weights if len(weight.shape)] if head.net else []
     for weights in (model.entities.table.value, head.all_relations(), *net):
         starts = range(0, weights.shape[0], CHECKED_ROWS)
-        largest = max(float(np.abs(weights[start : start + CHECKED_ROWS].numpy()).max()) for start in starts)
+        largest = np.max([np.abs(weights[start : start + CHECKED_ROWS].numpy()).max() for start in starts])
         if not np.isfinite(largest):
             raise JobiError("the model's weights hold NaN or infinity")
         if largest > float(tf.as_dtype(dtype).max):

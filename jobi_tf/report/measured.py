@@ -15,6 +15,7 @@ from jobi_tf.errors import DataError, MissingExtraError, UsageError
 from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.metrics import best_row
+from jobi_tf.evaluation.ranker import full_float32
 from jobi_tf.evaluation.ranks import rank_metrics
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.report.runs import read_json
@@ -56,7 +57,8 @@ def first_answers(model: JoBi, evaluation: Evaluation, known: KnownAnswers, occu
     for side, place in itertools.product(range(len(SIDES)), places):
         triples, ranks = evaluation.triples[place], evaluation.ranks[SIDES[side]][place]
         relations, true = triples[:, 1], triples[:, column(side)]
-        scores = model.scores(tf.constant(triples, tf.int32), side, rows)  # [b, E]
+        with full_float32():
+            scores = model.scores(tf.constant(triples, tf.int32), side, rows)  # [b, E]
         true_scores = tf.gather(scores, true, batch_dims=1).numpy()
         queries, facts = known.lookup(side, triples)
         left_out = np.stack([np.append(queries, np.arange(len(triples))), np.append(facts, true)], 1)
@@ -149,7 +151,7 @@ def measure(
         _usual(run),
         RunFolder(path).read_metrics(),
         read_json(path / "environment.json", "the environment of a run", "date"),
-        sum(int(np.prod(weight.shape)) for weight in run.model.trainable_variables),
+        run.model.count_params(),
         replace(evaluation, split=split),
         answers,
         worst=predictions(["rank", "confidence"], [False, True]),

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,13 @@ import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError, UsageError, damaged
 from jobi_tf.evaluation.metrics import METRICS, best_row
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.evaluation.significance import Difference, paired_bootstrap
 from jobi_tf.files import written_beside
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder, damaged
+from jobi_tf.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from jobi_tf.evaluation.evaluate import Evaluation
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 def evaluation_name(
     split: str,
-    side: str = "both",
-    ties: str = "realistic",
-    raw: bool = False,
-    filter_with_test: bool = False,
-    candidates: np.ndarray | None = None,
+    side: str,
+    ties: str,
+    raw: bool,
+    filter_with_test: bool,
+    candidates: np.ndarray | None,
 ) -> str:
     """Returns the name under which an evaluation is stored, such as `test`, `test-raw` or `valid-tail`.
 
@@ -70,30 +71,31 @@ def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result:
     return path
 
 
-def stored_evaluation(run_dir: Path, name: str = "test") -> dict[str, Any]:
-    """Returns the stored metrics; empty if there are none, or they are of a model of another epoch.
+def stored_evaluation(run_dir: Path) -> dict[str, Any]:
+    """Returns the stored metrics of the test split; empty if there are none, or they are of a model of another epoch.
 
     Raises:
         DataError: the file is damaged.
     """
     folder = RunFolder(run_dir)
-    result = read_json(folder.evaluations / f"{name}.json", "the metrics of an evaluation", "epoch")
+    result = read_json(folder.evaluations / "test.json", "the metrics of an evaluation", "epoch")
     return result if result and result["epoch"] == run_summary(folder)["best_epoch"] else {}
 
 
-def stored_ranks(run_dir: Path, name: str = "test") -> np.ndarray:
-    """Returns the stored ranks with realistic ties, float64 [N, 2]: as head and as tail.
+def stored_ranks(run_dir: Path) -> np.ndarray:
+    """Returns the stored ranks of the test split with realistic ties, float64 [N, 2]: as head and as tail.
 
     Raises:
         DataError: there are none for the model of the run, or the file is damaged.
     """
     folder = RunFolder(run_dir)
-    path = folder.evaluations / f"{name}.npz"
+    path = folder.evaluations / "test.npz"
     if path.exists():
         with damaged("the ranks of an evaluation", path), np.load(path) as file:
             if file["epoch"] == run_summary(folder)["best_epoch"]:
                 return np.stack([Ranks(file[f"{x}_greater"], file[f"{x}_equal"]).ranks() for x in SIDES], 1)
-    raise DataError(f"expected an evaluation of {run_dir} on the test split: run `jobi-tf evaluate {run_dir}` first")
+    command = f"jobi-tf evaluate {shlex.quote(str(run_dir))}"
+    raise DataError(f"expected an evaluation of {run_dir} on the test split: run `{command}` first")
 
 
 def read_json(path: Path, expected: str, key: str) -> dict[str, Any]:
@@ -154,6 +156,7 @@ def find_runs(folder: Path) -> list[Path]:
         if "config.yaml" in files:
             found.append(Path(path))
             folders.clear()
+        folders[:] = [name for name in folders if not name.startswith(".")]  # such as one that is being written
     return sorted(found)
 
 
@@ -210,7 +213,7 @@ def common_graph(paths: Sequence[Path]) -> Graph:
         raise UsageError(f"expected every run once, got {', '.join(map(str, paths))}")
     for path in paths:
         RunFolder(path).read_config()  # whose error is the clearest if the folder is not that of a run
-    graphs = [RunFolder(path).open_graph() for path in paths]
+    graphs = [Graph.open(RunFolder(path).graph) for path in paths]
     for path, graph in zip(paths, graphs, strict=True):
         if graph.fingerprint != graphs[0].fingerprint:
             names = [f"{x.name} ({x.fingerprint[:8]})" for x in (graphs[0], graph)]

@@ -49,7 +49,7 @@ def test_best_new_triples_are_those_of_all_scores():
 def test_an_explanation_has_the_scores_of_both_heads_and_the_ranks():
     graph, model = random_graph(), jobi_tf.JoBi(30, 4, 8)
     triple = np.asarray(graph.test[0])
-    found = explain(model, graph, triple)
+    found = explain(model, graph, triple, 0.5)
     assert found.split == "test"
     assert found.scores["triple"] == pytest.approx(float(model.score(triple[None])[0]))
     assert found.scores["pair"] != found.scores["triple"]

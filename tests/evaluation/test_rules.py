@@ -129,3 +129,8 @@ def test_without_time_there_are_fewer_rules_and_they_still_rank():
         jobi_tf.RuleModel(GRAPH, minutes=0)
     with pytest.raises(UsageError, match="k"):
         rules.best(0)
+
+
+def test_the_number_of_rules_is_that_of_the_list():
+    model = jobi_tf.RuleModel(jobi_tf.load_graph("world"), minutes=0.005)
+    assert len(model.best(10**6)) == model.num_rules

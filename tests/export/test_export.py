@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import jobi_tf
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.export import export, export_run
 from tests.export.asking import PREDICT, load, named, random_ids
 from tests.graphs import random_graph
@@ -140,6 +140,7 @@ def test_model_card(run, exported):
     assert f"epoch {best['epoch']}," in card
     assert table["MRR"] == [f"{best['val_mrr']:.4f}"]
     assert (table["train triples"], table["dim"]) == (["200"], ["8"])
+    assert "chunk" not in table  # which has no effect in this run
     assert str(run.path) not in card
     fit = exported.calibration
     for error in (fit.ece_before, fit.ece_after):
@@ -201,3 +202,11 @@ def test_a_file_instead_of_a_folder(run, tmp_path):
     with pytest.raises(NotADirectoryError):
         export_run(run, path / "versions")
     assert path.read_text() == "mine"
+
+
+def test_weights_that_are_not_finite_are_refused(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "CHECKED_ROWS", 7)
+    model = jobi_tf.JoBi(30, 4, 8)
+    model.entities.table.assign(tf.tensor_scatter_nd_update(model.entities.table, [[20, 3]], [np.nan]))
+    with pytest.raises(JobiError, match="NaN"):
+        export._check_weights(model, "float32")

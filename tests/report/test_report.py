@@ -19,7 +19,7 @@ from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.report.charts import Axis
 from jobi_tf.report.measured import FILTERS, breakdown, first_answers, measure
 from jobi_tf.report.page import calibration, categories, gains, shown, write_report
-from jobi_tf.report.runs import labels
+from jobi_tf.report.runs import find_runs, labels
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
 from tests.evaluation.oracle import triple_set
@@ -383,3 +383,10 @@ def test_in_a_browser(page, tmp_path):
         browser.close()
     assert said == []
     assert asked == [(tmp_path / "report.html").as_uri()]
+
+
+def test_a_run_that_is_being_written_is_not_listed(tmp_path):
+    for name in ("runs/a", "runs/.tmp-1-b"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.yaml").touch()
+    assert find_runs(tmp_path) == [tmp_path / "runs" / "a"]
