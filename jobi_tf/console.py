@@ -120,9 +120,9 @@ class Bar:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def reset(self, label: str = "") -> None:
-        """Begins again from 0, with another label if one is given."""
-        self._label, self._done, self._begin = label or self._label, 0.0, time.monotonic()
+    def reset(self, label: str = "", done: float = 0.0) -> None:
+        """Begins again, with some work that was done before, and with another label if one is given."""
+        self._label, self._done, self._before, self._begin = label or self._label, done, done, time.monotonic()
         self._bars.reset(self._task, description=self._label, state="")
 
     def update(self, count: float = 1) -> None:
@@ -138,7 +138,7 @@ class Bar:
             state: text instead of rate, note and time left.
         """
         self._done, now = done, time.monotonic()
-        rate = done / max(now - self._begin, 1e-9)
+        rate = (done - self._before) / max(now - self._begin, 1e-9)
         left = f"left {duration((self.total - done) / rate)}" if rate and self.total else ""
         text = state or "  ".join(filter(None, (f"{rate:,.0f} {self._unit}/s", note, left)))
         if self.console.is_terminal:

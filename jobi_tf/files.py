@@ -15,11 +15,11 @@ def check_new(folder: Path) -> None:
     Raises:
         UsageError: it has files already, or is a file.
     """
-    if not folder.name:  # as of Path(".")
-        raise UsageError(f"expected the name of a new folder, got {str(folder)!r}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         found = "has files already" if folder.is_dir() else "is a file"
         raise UsageError(f"expected a new or empty folder, but {folder} {found}")
+    if not folder.name:  # as of Path("."), which cannot be written beside
+        raise UsageError(f"expected the name of a new folder, got {str(folder)!r}")
 
 
 def _beside(path: Path) -> Path:

@@ -37,20 +37,20 @@ class Progress(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Begins the bar of an epoch."""
-        self._epoch = epoch
-        self.bar.reset(self._label())
+        self._epoch, training = epoch, self.training
+        self._first = training.first_step if epoch == training.done else 0  # of an epoch that was interrupted
+        self.bar.reset(self._label(), self._first / training.steps * training.triples)
 
     def on_train_batch_end(self, batch: int, logs: dict) -> None:
         """Moves the bar."""
         training, config = self.training, self.training.config
         assert self._begin is not None
-        before = training.first_step / training.steps  # of the first epoch, where it was interrupted
-        part = (batch + 1) / training.steps + (before if self._epoch == training.done else 0)
+        part = (self._first + batch + 1) / training.steps
         state = ""
         if part == 1 and training.ranking and training.ranking.due:
             state = f"ranking {len(training.graph.valid):,} validation triples"
-        epochs_now = self._epoch + part - training.done - before
-        left = (time.monotonic() - self._begin) / epochs_now * (config.epochs - self._epoch - part)
+        trained = self._epoch + part - training.done - training.first_step / training.steps  # epochs, since `_begin`
+        left = (time.monotonic() - self._begin) / trained * (config.epochs - self._epoch - part)
         losses = _losses(logs, parts=self.bar.console.width >= _WIDE or not self.bar.console.is_terminal)
         self.bar.show(part * training.triples, f"{losses}  all ≤ {duration(left)}", state)
 

@@ -21,6 +21,7 @@ def training(best: float, waited: int = 0):
         steps=4,
         triples=4000,
         done=0,
+        first_step=0,
     )
 
 
@@ -48,6 +49,17 @@ def test_a_log_gets_lines(best, verdict):
         "epoch   2/100  loss 12.346 (triple 11.988, pair 0.346)  123,457 triples/s  12 s",
         f"  validation: MRR 0.310  Hits@1/3/10 0.220 0.330 0.490  {verdict}",
     ]
+
+
+def test_the_rest_of_an_epoch_goes_on_where_it_was(monkeypatch):
+    monkeypatch.setattr("jobi_tf.console.SECONDS_BETWEEN_LINES", 0)
+    plain, resumed = console(terminal=False), training(0)
+    resumed.first_step = 2
+    display = Progress(resumed, plain)
+    display.on_train_begin()
+    display.on_epoch_begin(0)
+    display.on_train_batch_end(0, LOSSES)
+    assert "3,000/4,000 triples" in plain.file.getvalue()
 
 
 @pytest.mark.parametrize("terminal", [False, True])
