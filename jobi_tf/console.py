@@ -123,7 +123,7 @@ class Bar:
     def reset(self, label: str = "", done: float = 0.0) -> None:
         """Begins again, with some work that was done before, and with another label if one is given."""
         self._label, self._done, self._before, self._begin = label or self._label, done, done, time.monotonic()
-        self._bars.reset(self._task, description=self._label, state="")
+        self._bars.reset(self._task, completed=int(done), description=self._label, state="")
 
     def update(self, count: float = 1) -> None:
         """Adds finished work."""
@@ -133,7 +133,7 @@ class Bar:
         """Shows how much is done.
 
         Args:
-            done: finished work since the beginning or `reset`.
+            done: finished work, with what was done before.
             note: text after the rate.
             state: text instead of rate, note and time left.
         """
@@ -184,7 +184,7 @@ class JobDisplay:
         if not self._states:
             self._status.stop()
         elif self.console.is_terminal:
-            self._status.update(Text("\n".join(f"{name}: {text}" for name, text in [*self._states.items()])))
+            self._status.update(Text("\n".join(f"{name}: {text}" for name, text in self._states.items())))
             self._status.start()
 
 

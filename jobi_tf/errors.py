@@ -60,10 +60,11 @@ def damaged(expected: str, path: str | Path) -> Iterator[None]:
     """Says which file or folder is damaged when reading it fails; raises a `DataError`."""
     try:
         yield
-    except (DataError, PermissionError):
+    except DataError:
         raise
-    except FileNotFoundError:
-        raise DataError(f"expected {expected} in {path}, which does not exist") from None
+    except (FileNotFoundError, PermissionError) as error:
+        reason = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be read"
+        raise DataError(f"expected {expected} in {path}, but {error.filename or path} {reason}") from error
     except _DAMAGES as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"expected {expected} in {path}, which is damaged: {reason}") from None

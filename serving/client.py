@@ -106,7 +106,8 @@ class Client:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         verify = True if certificate is None else _trusting(Path(certificate))
         try:
-            self._http = httpx.Client(base_url=self._url, headers=headers, verify=verify, timeout=timeout)
+            seconds = httpx.Timeout(timeout, connect=min(timeout, 10))
+            self._http = httpx.Client(base_url=self._url, headers=headers, verify=verify, timeout=seconds)
         except httpx.InvalidURL as error:
             raise UsageError(f"expected the URL of a server, got {url!r}: {error}") from None
         try:

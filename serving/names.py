@@ -56,7 +56,8 @@ def _by_frequency(path: Path) -> str:
     with path.open(encoding="utf-8", newline="\n") as file:
         file.readline()
         for line in file:
-            name, count = line.split("\t", 1)[1].rsplit("\t", 1)  # names of CSV files may have tabs
+            _, rest = line.split("\t", 1)
+            name, count = rest.rsplit("\t", 1)  # names of CSV files may have tabs
             names.append(name)
             counts.append(int(count))
     order = np.argsort(-np.array(counts, np.int64), kind="stable")

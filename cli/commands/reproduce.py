@@ -183,7 +183,7 @@ class _Session:
         missing = [*runs]
 
         def left() -> str:
-            return f"{len(missing)} left{_time_for([*missing], plan.complete, self.jobs)}"
+            return f"{len(missing)} left{_time_for(missing, plan.complete, self.jobs)}"
 
         def update(run: "PlannedRun", event: "Epoch | str | None") -> None:
             label = f"{plan.experiment.name} [{runs.index(run) + 1}/{len(runs)}] {_name(run)}"

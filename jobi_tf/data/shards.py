@@ -140,7 +140,7 @@ class ShardWriter:
         try:
             self._files[self._next].write(np.ascontiguousarray(block, "<i4").data)
         except OSError as error:  # not one of the file that is read meanwhile
-            raise JobiError(f"cannot write {self._folder / self._names[self._next]}: {error.strerror}") from None
+            raise JobiError(f"cannot write shards in {self._folder.parent}: {error.strerror}") from None
         self._counts[self._next] += len(block)
         self._next = (self._next + 1) % len(self._files)
 

@@ -5,7 +5,6 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from numbers import Integral
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,14 +44,14 @@ class Recipe:
         check_at_least(1, min_triples=self.min_triples)
         check_at_least(0, seed=self.seed)
         for split, size in (("valid", self.valid), ("test", self.test)):
-            if size is not None and not (0 < size < 1 or (size >= 1 and isinstance(size, Integral))):
+            if size is not None and not (0 < size < 1 or (size >= 1 and isinstance(size, int))):
                 raise UsageError(f"expected a number of {split} triples or a share between 0 and 1, got {size}")
 
     def sizes(self, triples: int) -> tuple[int, int]:
         """Returns the numbers of valid and of test triples, at least one each, for a number of triples."""
         default = min(5000, triples // 100)
         given = (default if size is None else size for size in (self.valid, self.test))
-        valid, test = (max(1, int(size) if isinstance(size, Integral) else round(size * triples)) for size in given)
+        valid, test = (max(1, size if isinstance(size, int) else round(size * triples)) for size in given)
         return valid, test
 
 

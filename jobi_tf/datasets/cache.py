@@ -43,9 +43,9 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
     if folder.exists():
         try:
             return Graph.open(folder), True
-        except PermissionError as error:
-            raise failure("read", folder, error) from None
-        except DataError:
+        except DataError as error:
+            if isinstance(error.__cause__, PermissionError):
+                raise failure("read", folder, error.__cause__) from None
             # Another format or a damaged copy: it is only a cache, so it is made again.
             shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder.parent)

@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 
 RDF = {".nt": "nt", ".ttl": "turtle"}
 SUFFIXES = (*RDF, ".parquet")
-
-Table = tuple[list[str], Iterable[tuple[Any, ...]]]  # names of the columns, and rows
+_RANDOM = "^n[0-9a-f]{32}"  # how a name that rdflib gives a node begins, before a number in the order of the file
 
 
 def as_csv(path: Path, columns: "Columns") -> BinaryIO:
@@ -30,10 +30,9 @@ def as_csv(path: Path, columns: "Columns") -> BinaryIO:
         MissingExtraError: rdflib, or pandas and pyarrow, are not installed.
         DataError: the file cannot be read, or does not have these columns.
     """
-    names, rows = _parquet(path) if path.suffix == ".parquet" else _rdf(path)
-    _, _, chosen = columns.locate(names, str(path), header=True)
+    rows = _parquet(path, columns) if path.suffix == ".parquet" else _rdf(path, columns)
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([_text(row[i]) for i in chosen] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows([_text(x) for x in row] for row in rows)
     return io.BytesIO(text.getvalue().encode("utf-8", "surrogateescape"))
 
 
@@ -41,34 +40,43 @@ def _text(value: Any) -> Any:
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
-def _rdf(path: Path) -> Table:
+def _rdf(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
     try:
         import rdflib
-        from rdflib.compare import to_canonical_graph
     except ImportError:
         raise MissingExtraError("RDF needs rdflib: pip install 'jobi-tf[rdf]'") from None
     graph = rdflib.Graph()
+    labels: dict[str, rdflib.BNode] = {}  # of nodes without a name in N-Triples
     try:
-        graph.parse(path, format=RDF[path.suffix])
+        graph.parse(path, RDF[path.suffix], **{"bnode_context": labels} if path.suffix == ".nt" else {})
     except OSError:
         raise
     except Exception as error:  # the parsers of rdflib raise errors of many kinds
         raise DataError(f"{path}: expected RDF ({RDF[path.suffix]}): {' '.join(str(error).split())[:200]}") from None
-    if any(isinstance(node, rdflib.BNode) for node in graph.all_nodes()):
-        graph = to_canonical_graph(graph)  # nodes without a name get another one each time that they are read
+    label_of = {node: label for label, node in labels.items()}
+
+    def name(node: rdflib.term.Node) -> str:
+        """Nodes without a name have one within their file: rdflib gives them another one each time that it is read."""
+        if not isinstance(node, rdflib.BNode):
+            return str(node)
+        return f"_:{path.name}:{label_of.get(node) or re.sub(_RANDOM, '', node)}"
+
+    _, _, chosen = columns.locate(["head", "relation", "tail"], str(path), header=True)
+    triples = (tuple(map(name, triple)) for triple in graph if not isinstance(triple[2], rdflib.Literal))
     # A set has no order, and ids follow the order of rows.
-    rows = sorted((str(s), str(p), str(o)) for s, p, o in graph if not isinstance(o, rdflib.Literal))
-    return ["head", "relation", "tail"], rows
+    return ([row[i] for i in chosen] for row in sorted(triples))
 
 
-def _parquet(path: Path) -> Table:
+def _parquet(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
     try:
         import pandas as pd
 
-        # Integers stay integers beside missing values, which are None here and empty fields of the CSV.
-        frame = pd.read_parquet(path, dtype_backend="numpy_nullable").astype(object)
+        frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
     except ImportError:
         raise MissingExtraError("Parquet needs pandas and pyarrow: pip install 'jobi-tf[parquet]'") from None
     except ValueError as error:  # pyarrow's errors are such
         raise DataError(f"{path}: expected Parquet: {error}") from None
-    return [*map(str, frame.columns)], frame.where(frame.notna(), None).itertuples(index=False)
+    _, _, chosen = columns.locate([*map(str, frame.columns)], str(path), header=True)
+    # Integers stay integers beside missing values, which are None here and empty fields of the CSV.
+    frame = frame.iloc[:, chosen].astype(object)
+    return frame.where(frame.notna(), None).itertuples(index=False)

@@ -16,7 +16,8 @@ from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.errors import JobiError, UsageError, check_at_least
 from jobi_tf.evaluation.ranker import check_graph, ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
-from jobi_tf.workers import ROWS_OF_A_BLOCK
+
+_ROWS_OF_A_BLOCK = 2**12  # of weights and their mean, which are exchanged: several copies of a block are in memory
 
 
 class ValidationRanking(keras.callbacks.Callback):
@@ -147,8 +148,8 @@ class AverageWeights(keras.callbacks.Callback):
             if not tf.as_dtype(variable.dtype).is_floating:  # a number of draws
                 continue
             copies = self.model.distribute_strategy.experimental_local_results(variable.value)
-            for first in range(0, len(other), ROWS_OF_A_BLOCK):
-                block = other[first : first + ROWS_OF_A_BLOCK]
+            for first in range(0, len(other), _ROWS_OF_A_BLOCK):
+                block = other[first : first + _ROWS_OF_A_BLOCK]
                 places = tf.range(first, first + len(block))
                 rows = tf.gather(copies[0], places)
                 new = tf.cast(block, tf.float32)

@@ -67,7 +67,7 @@ def search(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space.check()
     path = Path(out)
-    if not (path / SPACE).is_file():
+    if not any((path / name).is_file() for name in (SPACE, DATABASE)):
         check_new(path.absolute())
     graph = space.config({}).load_graph()
     if not len(graph.valid):
@@ -204,9 +204,9 @@ class _Search:
         frozen = self.study.get_trials(deepcopy=False)[trial.number]
         first, folder = number(frozen), run_folder(self.path, frozen)
         config = self.space.config(params, run_dir=str(folder.path))
-        self._tell(first, None)
         for name, value in {"begun": trial.number, "retry": False, "pruned": False}.items():
             trial.set_user_attr(name, value)
+        self._tell(first, None)
         try:
             log = folder.path.with_suffix(".log")
             self.jobs.run(train_locked, config, log=log, on_epoch=partial(self._report, trial, first))
@@ -263,12 +263,15 @@ class _Search:
 
 
 def _check_same(space: Space, before: Mapping[str, Any], path: Path) -> None:
-    """Checks that a search that is continued has the space that it began with, but for description and trials.
+    """Checks that a search that is continued has the space that it began with.
+
+    Description and number of trials may differ; so may the name of the data set, whose content is compared elsewhere.
 
     Raises:
         UsageError: something else differs.
     """
     now = space.as_mapping()
+    before, now = (x | {"settings": {**x["settings"], "dataset": None}} for x in (dict(before), now))
     for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
         if json.dumps(before.get(key)) != json.dumps(now.get(key)):  # in the same order
             raise UsageError(
