@@ -51,7 +51,7 @@ def _print(found: "Explanation") -> None:
     click.echo()
     if found.paths:
         cells = [[x.path, f"{x.confidence:.0%}", x.support] for x in found.paths]
-        print_table(["path from head to tail", "confidence", "pairs"], cells)
+        print_table(["path from head to tail", "confidence", "hits"], cells)
     else:
         click.echo("no path of one or two steps from head to tail is evidence for it")
     click.echo()
