@@ -53,19 +53,6 @@ def test_rows_without_an_entry_stay_bit_for_bit():
 
 
 @pytest.mark.usefixtures("way")
-def test_repeated_rows_are_added_up_before_they_are_squared():
-    variable = keras.Variable(np.zeros((2, 1), np.float32))
-    optimizer = built(variable, 0.1)
-    optimizer.apply(
-        [tf.IndexedSlices(tf.constant([[1.0], [3.0]]), tf.constant([1, 1]), tf.constant([2, 1]))], [variable]
-    )
-    first, second = (x.numpy()[1, 0] for x in optimizer.variables[2:])
-    assert first == pytest.approx(0.1 * 4)
-    assert second == pytest.approx((1 - np.float32(0.999)) * 16)  # and not * (1 + 9)
-    assert variable.numpy()[:, 0] == pytest.approx([0, -0.1], abs=1e-6)
-
-
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("concurrent", [False, True])
 def test_a_row_that_comes_and_goes_follows_the_oracle(concurrent):
     variable = table()
@@ -229,40 +216,6 @@ def test_a_table_of_16_bits_takes_the_same_steps_on_average(kind, xla):
     moved, expected = (0.375 - x.numpy().astype(np.float32).mean(1) for x in (short, exact))
     np.testing.assert_allclose(moved, expected, atol=8e-5)
     assert (expected[[1, 4]] > 5e-4).all()
-
-
-def test_sum_repeated():
-    rows, sums = sum_repeated(tf.IndexedSlices(tf.constant([[1.0], [2.0], [4.0], [8.0]]), tf.constant([7, 2, 7, 0])))
-    assert dict(zip(rows.numpy().tolist(), sums.numpy()[:, 0].tolist(), strict=True)) == {7: 5, 2: 2, 0: 8}
-
-
-@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad, RowAdagrad])
-def test_learning_rate_schedule(kind):
-    scheduled, stepped = table(), table()
-    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=1, decay_rate=0.5)
-    by_schedule, by_hand = built(scheduled, schedule, kind=kind), built(stepped, 0.1, kind=kind)
-    for step in range(4):
-        by_hand.learning_rate = 0.1 * 0.5**step
-        by_schedule.apply([slices([0, 3, 3], step)], [scheduled])
-        by_hand.apply([slices([0, 3, 3], step)], [stepped])
-    np.testing.assert_allclose(scheduled, stepped, atol=1e-7)
-    restored = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(by_schedule))
-    assert isinstance(restored._learning_rate, keras.optimizers.schedules.ExponentialDecay)
-
-
-@pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad, RowAdagrad])
-def test_a_restored_optimizer_goes_on_the_same(kind):
-    whole, broken = table(), table()
-    first, second = built(whole, 0.1, kind=kind), built(broken, 0.1, kind=kind)
-    for step in range(6):
-        if step == 3:
-            saved: dict = {}
-            second.save_own_variables(saved)
-            second = built(broken, 0.1, kind=kind)
-            second.load_own_variables(saved)
-        first.apply([slices([step, 2, 2], step)], [whole])
-        second.apply([slices([step, 2, 2], step)], [broken])
-    np.testing.assert_array_equal(whole, broken)
 
 
 @pytest.mark.parametrize("kind", [LazyAdam, LazyAdagrad, RowAdagrad])

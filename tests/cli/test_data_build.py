@@ -4,10 +4,6 @@ import json
 import random
 import re
 import shlex
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 
@@ -148,22 +144,3 @@ def test_many_rounds_are_cut_in_the_table(tmp_path, call):
     assert "round 21" not in table
     assert re.search(r"… +\(10 more\)", table)
     assert re.search(r"kept +4 +1 +6", table)
-
-
-def test_when_stopped_it_leaves_nothing(tmp_path):
-    command = [sys.executable, "-m", "jobi_tf.cli", "data", "build", "--from", "rows.tsv", "--out", "built"]
-    (tmp_path / "rows.tsv").write_text("".join(f"a{i % 997}\tr\tb{i}\n" for i in range(2_000_000)))
-    # In a session of its own: the signal goes to this process alone, whoever runs the tests.
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob(".tmp-*-built")):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 130
-        assert process.stderr.read().endswith("Interrupted.\n")
-        assert not list(tmp_path.glob("*built*"))
-    finally:
-        process.kill()
-        process.communicate()

@@ -13,16 +13,6 @@ KEYS = {"mrr", "hits@1", "hits@3", "hits@10", "mean_rank"}
 
 def test_json_is_the_evaluation(run, call):
     got = json.loads(call("evaluate", run, "--json").stdout)
-    assert got.keys() == KEYS | {
-        "triples",
-        "unseen_triples",
-        "triples_per_second",
-        "ties",
-        "side",
-        "split",
-        "head",
-        "tail",
-    }
     expected = jobi_tf.evaluate(jobi_tf.load_run(run)).to_dict()
     assert got | {"triples_per_second": 0} == expected | {"triples_per_second": 0}
     assert got["head"].keys() == got["tail"].keys() == KEYS

@@ -154,7 +154,7 @@ def test_needs_no_tensorflow(url):
             cli.main(sys.argv[1:], prog_name="jobi-tf")
         except SystemExit as end:
             assert not end.code
-        print(sorted({"tensorflow", "keras", "tensorflow_serving"} & set(sys.modules)))
+        print(sorted({"tensorflow", "keras", "tensorflow_serving", "grpc", "starlette"} & set(sys.modules)))
     """
     command = [sys.executable, "-c", code, "predict", "--server", url, *QUERY]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,7 +1,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -77,15 +76,3 @@ def test_every_signature_answers_as_in_python(run, program, tmp_path, options):
             else:
                 assert got[name] == [str(int(x) if values.dtype == bool else x) for x in values.flat]
     assert error["error"][0] == str(tf.errors.INVALID_ARGUMENT)
-
-
-def test_saved_model_cli(run, exported, tmp_path):
-    tool = Path(sys.executable).with_name("saved_model_cli")
-    command = [tool, "run", "--dir", exported.path, "--tag_set", "serve", "--signature_def", "predict_tails"]
-    command += ["--input_exprs", "head=['entity 3'];relation=['relation 1'];k=[31]", "--outdir", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    expected = run.tails("entity 3", "relation 1", k=31)
-    names = np.load(tmp_path / "tail.npy", allow_pickle=True)
-    assert [name.decode() for name in names[0]] == [answer.entity for answer in expected]
-    np.testing.assert_allclose(np.load(tmp_path / "score.npy")[0], [answer.score for answer in expected], atol=1e-6)

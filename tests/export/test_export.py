@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import jobi_tf
-from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.errors import UsageError
 from jobi_tf.export import export, export_run
 from tests.export.asking import PREDICT, load, named, random_ids
 from tests.graphs import random_graph
@@ -202,11 +202,3 @@ def test_a_file_instead_of_a_folder(run, tmp_path):
     with pytest.raises(NotADirectoryError):
         export_run(run, path / "versions")
     assert path.read_text() == "mine"
-
-
-def test_weights_that_are_not_finite_are_refused(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "CHECKED_ROWS", 7)
-    model = jobi_tf.JoBi(30, 4, 8)
-    model.entities.table.assign(tf.tensor_scatter_nd_update(model.entities.table, [[20, 3]], [np.nan]))
-    with pytest.raises(JobiError, match="NaN"):
-        export._check_weights(model, "float32")

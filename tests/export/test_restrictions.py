@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from jobi_tf.errors import DataError, JobiError, UsageError
-from jobi_tf.export import export_run, stored_model
+from jobi_tf.export import export, export_run, stored_model
 from tests.evaluation.oracle import triple_set
 from tests.export.asking import PREDICT, load, named, named_columns, query, random_ids, with_each_entity
 from tests.models.oracles import oracle_scores
@@ -119,7 +119,8 @@ def test_bad_options(run, folder, option, value):
     assert not folder.parent.exists()
 
 
-def test_weights_that_are_broken_or_too_large(run_of, folder):
+def test_weights_that_are_broken_or_too_large(run_of, folder, monkeypatch):
+    monkeypatch.setattr(export, "CHECKED_ROWS", 7)
     run = run_of("distmult")
     table = run.model.entities.table.numpy()
     try:
@@ -128,7 +129,7 @@ def test_weights_that_are_broken_or_too_large(run_of, folder):
             (np.inf, "float32", JobiError),
             (7e4, "float16", UsageError),
         ):
-            run.model.entities.table.assign(np.where(np.arange(31)[:, None] == 3, value, table))
+            run.model.entities.table.assign(np.where(np.arange(31)[:, None] == 20, value, table))
             with pytest.raises(error):
                 export_run(run, folder, dtype=dtype)
     finally:

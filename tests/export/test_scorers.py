@@ -54,6 +54,7 @@ def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, monkeypatch, sc
         answer = entities == graph.test[:, column, None]
         rivals, true = np.where(got["seen"], -np.inf, got["score"]), got["score"][answer][:, None]
         np.testing.assert_array_equal((rivals > true).sum(1), evaluation.ranks[name].greater)
+        np.testing.assert_array_equal((rivals == true).sum(1), evaluation.ranks[name].equal)
 
     for signature, (_, inputs, _) in PREDICT.items():
         assert all(len(x) == 0 for x in ask(signature, **{name: [] for name in (*inputs, "k")}).values())

@@ -1,10 +1,5 @@
 """ConvE: its net in NumPy, what a query of training sees besides, and what goes with it."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,7 +11,6 @@ from jobi_tf.evaluation.ranker import Ranker
 from jobi_tf.models.scorers import conve
 from jobi_tf.training.assembly import build_batches, build_model, completed, epoch
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.storage import load_model
 from tests.graphs import named_graph, random_graph
 
 from .batches import batch
@@ -160,40 +154,6 @@ def test_it_learns_what_follows():
     for side in (HEAD, TAIL):
         ranks = Ranker(model, None).rank(graph.valid, side).ranks()
         assert (1 / ranks).mean() > 0.5  # 0.13 by chance
-
-
-@pytest.mark.slow
-def test_two_devices_train_as_one(tmp_path):
-    script = Path(__file__).with_name("conve_on_two_devices.py")
-    done = subprocess.run(
-        [sys.executable, "-m", f"tests.models.{script.stem}", tmp_path], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["copies"] == 0
-    assert found["runs"] < 1e-5
-    assert found["moved"] > 0.01
-
-
-@pytest.mark.slow
-def test_resumed_and_read_from_files_it_is_the_same(tmp_path):
-    graph, settings = random_graph(train=180), SETTINGS | {"joint": True, "eval_every": 0, "learning_rate": 0.01}
-    del settings["dataset"]
-    whole, halves = (
-        jobi_tf.train(graph, run_dir=tmp_path / name, epochs=epochs, callbacks=(), **settings)
-        for name, epochs in (("whole", 4), ("halves", 2))
-    )
-    jobi_tf.resume(halves.path, epochs=4, callbacks=())
-    first, second = (load_model(next(x.path.glob("checkpoints/*/model.keras"))) for x in (whole, halves))
-    for one, other in zip(first.variables, second.variables, strict=True):
-        np.testing.assert_array_equal(one.numpy(), other.numpy())
-    assert first.heads[0].net.norm.moving_variance.numpy() != 1
-    read = jobi_tf.load_run(whole.path)
-    np.testing.assert_array_equal(
-        read.model.scores(tf.constant(graph.test), HEAD), whole.model.scores(tf.constant(graph.test), HEAD)
-    )
-    assert len(read.heads("relation 1", "entity 2", k=3)) == 3
-    assert 0 < jobi_tf.evaluate(read, split="test").metrics()["mrr"] < 1
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,6 @@ def test_a_saved_model_comes_back(scorer, tmp_path):
     np.testing.assert_array_equal(restored.score([[0, 1, 2]]), model.score([[0, 1, 2]]))
 
 
-def test_the_summary_names_the_parts():
-    lines = []
-    jobi_tf.JoBi(5, 2, 3).summary(print_fn=lambda text, **_: lines.append(text))
-    for part in ("entities", "triple", "pair"):
-        assert any(part in line for line in lines)
-
-
 def test_first_embeddings_are_glorot_normal_in_each_part():
     model = jobi_tf.JoBi(3000, 1000, 100, "complex")
     for table in (model.entities.table, *(head.relations.table for head in model.heads)):

@@ -63,11 +63,6 @@ def test_batches_that_do_not_fill_a_block(batch, count, monkeypatch):
     assert_same(random_lists(batch, count, 2))
 
 
-def test_every_id_the_same():
-    queries, candidates, places, heads = random_lists(4, 6, 2)
-    assert_same([queries, candidates, places * 0, heads])
-
-
 def test_batch_size_unknown_while_tracing():
     tensors, scorer = random_lists(7, 3, 2), scorers.get("simple")
 

@@ -1,5 +1,4 @@
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -124,12 +123,6 @@ def test_a_server_that_starts_late(first):
             assert future.result().known.all()
 
 
-def test_no_server():
-    url = f"http://127.0.0.1:{free_port()}"
-    with Client(url, "tiny", retries=1) as client, pytest.raises(JobiError, match=url):
-        client.score(random_triples(1))
-
-
 def test_a_busy_server(odd, release):
     with running(odd, max_requests=1) as server:
         body = {"signature_name": "count", "inputs": {"x": [1]}}
@@ -191,19 +184,6 @@ def test_tls(first, certificate, tmp_path):
 def test_arguments_that_cannot_be_used(url, options):
     with pytest.raises(UsageError):
         Client(url, "tiny", **options)
-
-
-def test_needs_no_tensorflow(server):
-    code = """if True:
-        import sys
-        from jobi_tf.serving import Client
-        with Client(sys.argv[1]) as client:
-            print(client.tails("entity 1", "relation 1")[0].entity)
-        print(sorted({"tensorflow", "keras", "tensorflow_serving", "grpc", "starlette"} & set(sys.modules)))
-    """
-    done = subprocess.run([sys.executable, "-c", code, server.url], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("entity ")
-    assert done.stdout.splitlines()[1] == "[]"
 
 
 def test_httpx_is_missing(monkeypatch):

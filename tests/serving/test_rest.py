@@ -57,21 +57,6 @@ def test_best_answers_are_those_of_the_run(server, tiny, side, other):
         assert row["probability"][count:] == [0] * (40 - count)
 
 
-def test_only_new_answers(server, tiny):
-    query = {"head": "entity 3", "relation": "relation 1", "k": 8}
-    status, answer = server.predict({"signature_name": "predict_new_tails", "instances": [query]})
-    assert status == 200
-    expected = [x.entity for x in tiny[0].answers(1, [("entity 3", "relation 1")], 8, new_only=True)[0]]
-    assert answer["predictions"][0]["tail"] == expected
-
-
-def test_unknown_names_are_marked(server):
-    status, answer = server.predict({"instances": rows([("nobody", "relation 1", "entity 4"), TRIPLES[0]])})
-    assert status == 200
-    assert answer["predictions"][0] == {"score": pytest.approx(LOWEST), "probability": 0.0, "known": False}
-    assert answer["predictions"][1]["known"] is True
-
-
 def test_the_name_of_the_only_input_may_be_left_out(server, tiny):
     def embed(**body):
         return server.predict({"signature_name": "embed", **body})
@@ -100,11 +85,6 @@ def test_floats_have_a_point_or_an_exponent_or_are_tokens(odd_server):
     with urllib.request.urlopen(f"{odd_server.url}/v1/models/odd:predict", body.encode()) as answer:
         text = answer.read().decode().replace("\n", "").replace(" ", "")
     assert "[[2.0,NaN],[Infinity,-Infinity]]" in text
-
-
-def test_no_rows(server):
-    empty = {"head": [], "relation": [], "tail": []}
-    assert server.predict({"inputs": empty}) == (200, {"outputs": {"score": [], "probability": [], "known": []}})
 
 
 REJECTED = {

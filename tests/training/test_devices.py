@@ -25,6 +25,7 @@ def test_twenty_steps_on_two_devices_give_the_weights_of_one(found):
     assert found["weights"] < 1e-5
     assert found["gap_between_replicas"] == 0
     assert found["by_row"] < 1e-5
+    assert found["conve"] < 1e-4
 
 
 def test_and_its_metrics(found):

@@ -68,23 +68,6 @@ def test_what_is_no_run_is_refused(tmp_path):
         jobi_tf.load_run(tmp_path / "absent")
 
 
-def test_files_of_two_runs_are_refused(run, tmp_path):
-    mixed = tmp_path / "mixed"
-    shutil.copytree(run.path, mixed)
-    shutil.rmtree(mixed / "graph")
-    random_graph(entities=31).save(mixed / "graph")
-    with pytest.raises(DataError, match="mixed"):
-        jobi_tf.load_run(mixed)
-
-
-def test_a_damaged_model_is_an_error(run, tmp_path):
-    damaged = tmp_path / "damaged"
-    shutil.copytree(run.path, damaged)
-    (damaged / "model.keras").write_bytes(b"junk")
-    with pytest.raises(DataError, match=r"model.keras"):
-        jobi_tf.load_run(damaged)
-
-
 def test_a_full_disk_while_a_model_is_written_is_an_error_of_its_file(run, tmp_path, monkeypatch):
     """As HDF5 reports it when it closes a file."""
 
@@ -105,11 +88,6 @@ def test_a_model_is_not_written_to_a_disk_without_room(run, tmp_path, monkeypatc
     with pytest.raises(OSError, match="No space") as caught:
         save_model(run.model, tmp_path / "model.keras")
     assert caught.value.filename == str(tmp_path / "model.keras")
-
-
-def test_a_moved_run_opens(run, tmp_path):
-    shutil.copytree(run.path, tmp_path / "moved")
-    np.testing.assert_array_equal(jobi_tf.load_run(tmp_path / "moved").model.entities.table, run.model.entities.table)
 
 
 def test_relations_between_two_entities(run):
@@ -149,11 +127,6 @@ def test_results_are_a_line_and_a_table(run):
     frame = answers.to_frame()
     assert list(frame.columns) == ["entity", "score", "known", "split"]
     assert list(frame.entity) == [a.entity for a in answers]
-
-
-def test_the_history_is_that_of_keras(run):
-    assert run.history["epoch"] == [1]
-    assert len(run.history["loss"]) == 1
 
 
 def test_a_run_is_saved_as_another_folder(run, tmp_path):

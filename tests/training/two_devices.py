@@ -12,6 +12,7 @@ import jobi_tf
 from jobi_tf.data.occurrences import KnownAnswers
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.ranker import Ranker
+from jobi_tf.models.scorers import conve
 from jobi_tf.training.devices import strategy_for
 from tests.graphs import random_graph
 
@@ -71,6 +72,11 @@ try:
 except UsageError as error:
     refused_chunks = str(error)
 
+# Batch normalisation over both devices; each would drop out by its own draws.
+conve.FEATURE_DROPOUT = conve.HIDDEN_DROPOUT = 0.0
+normalised = {"model": "conve", "loss": "full-softmax", "reciprocal": True, "joint": False, "dim": 9, "batch_size": 50}
+of_all = [train(f"conve-{devices}", devices=devices, **normalised)[0] for devices in ("0", "0,1")]
+
 known = KnownAnswers.of_graph(graph, ["train", "valid", "test"])
 strategy = strategy_for(logical_devices=2)
 with strategy.scope():
@@ -89,6 +95,7 @@ print(
             "rows": [[{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in rows]
                      for rows in (one_rows, both_rows)],
             "by_row": gap(*by_row),
+            "conve": gap(*of_all),
             "refused": refused,
             "refused_chunks": refused_chunks,
             "odd": (folder / "odd").exists(),
