@@ -1,5 +1,6 @@
 """The model in programs of one's own, by public names alone."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -246,6 +247,36 @@ def test_batches_of_another_kind_of_loss_are_refused():
         compiled(form="queries").fit(batches("queries"), validation_data=batches())
 
 
+def test_each_head_has_a_loss_of_its_own():
+    for losses in ({"triple": jobi_tf.SampledSoftmax()}, jobi_tf.SampledSoftmax()):
+        model = compiled()
+        model.compile(jobi_tf.LazyAdam(0.01), losses)
+        with pytest.raises(UsageError, match="pair and triple"):
+            model.fit(batches(), steps_per_epoch=1)
+
+
+def test_batches_without_end_need_a_number_of_steps():
+    model = compiled()
+    for call, given, words in (
+        (model.fit, {}, "steps_per_epoch"),
+        (model.fit, {"steps_per_epoch": 1, "validation_data": batches()}, "validation_steps"),
+        (model.evaluate, {}, "steps"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            call(batches(), **given)
+
+
+def test_single_elements_are_no_batches():
+    with pytest.raises(UsageError, match="single elements"):
+        compiled().fit(batches().unbatch(), steps_per_epoch=1)
+
+
+@pytest.mark.parametrize("given", [{"n3": 0.5}, ["n3", jobi_tf.N3(0.5)], jobi_tf.N3, "n4"])
+def test_regularizers_are_a_list_of_different_ones(given):
+    with pytest.raises(UsageError, match="egularizer"):
+        jobi_tf.JoBi(3, 1, 2, regularizers=given)
+
+
 def test_triples_are_no_batch():
     with pytest.raises(UsageError, match="by name"):
         compiled()(tf.constant([[0, 1, 2]]))
@@ -259,14 +290,16 @@ def test_a_graph_of_another_size_is_refused():
         fit(compiled(), callbacks=[jobi_tf.ValidationRanking(other)])
 
 
-def test_sample_weights_weigh_triples():
-    inputs, labels = next(iter(batches()))
-    weights = {name: tf.constant(np.arange(50) == 7, tf.float32) for name in labels}
+@pytest.mark.parametrize("form", FORMS[:4])
+def test_weights_of_triples_weigh_their_losses(form):
+    weighted = dataclasses.replace(GRAPH, weights={"train": np.linspace(0, 2, len(GRAPH.train), dtype=np.float32)})
+    inputs, labels, weights = next(iter(jobi_tf.training_batches(weighted, 50, 6, mode=form)))
     model = compiled()
     found = model.evaluate(x=inputs, y=labels, sample_weight=weights, batch_size=50, verbose=0, return_dict=True)
-    scores = model(inputs)["triple"][7:8]
-    expected = jobi_tf.SampledSoftmax()(labels["triple"][7:8], scores) / 50
-    assert found["triple_loss"] == pytest.approx(float(expected), rel=1e-5)
+    losses = jobi_tf.SampledSoftmax().call(labels["triple"], model(inputs)["triple"]).numpy()
+    of_triple = inputs["weights"].numpy()
+    expected = (losses.reshape(*of_triple.shape, -1) * of_triple[..., None]).mean()
+    assert found["triple_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_fit_save_load_fit_is_as_without_a_break(tmp_path):
@@ -299,7 +332,10 @@ def test_triples_of_names_make_a_graph_that_trains():
         jobi_tf.Graph.from_triples(np.array(rows), np.array(rows[:1])),
         jobi_tf.Graph.from_triples(pd.DataFrame(rows), pd.DataFrame(rows[:1])),
         jobi_tf.Graph.from_triples(np.array(rows, "S"), tf.constant(rows[:1])),
+        jobi_tf.Graph.from_triples(pd.DataFrame(rows).assign(edges=0.5), pd.DataFrame(rows[:1])),
     ]
+    ids = pd.DataFrame({"h": [1], "r": [2], "t": [3], "confidence": [0.5]})
+    assert jobi_tf.Graph.from_triples(ids).entities.names == ["1", "3"]
     assert len({graph.fingerprint for graph in graphs}) == 1
     assert (graphs[0].num_entities, graphs[0].num_relations, len(graphs[0].valid)) == (4, 2, 1)
     assert graphs[0].entities[0] == "Paris"

@@ -66,6 +66,8 @@ def steps_per_epoch(
 
 def _full_batches(count: int, batch_size: int, what: str) -> int:
     check_at_least(1, batch_size=batch_size)
+    if not count:
+        raise UsageError(f"expected {what}, got none")
     if batch_size > count:
         raise UsageError(f"expected batch_size to be from 1 to the {count:,} {what}, got {batch_size:,}")
     return count // batch_size
@@ -182,8 +184,8 @@ def training_batches(
         labels = {name: tf.concat([tf.ones_like(x[..., :1]), x], -1) for name, x in labels.items()}
         if weights is None:
             return inputs, labels
-        inputs["weights"] = tf.gather(weights, ids)
-        return inputs, labels, dict.fromkeys(labels, inputs["weights"])
+        inputs["weights"] = shares = tf.gather(weights, ids)
+        return inputs, labels, dict.fromkeys(labels, shares[..., None] if by_side else shares)
 
     if isinstance(rows, Shards):
         return _endless(batch, first_step, _streamed(rows, batch_size, seed, first_step))

@@ -255,18 +255,21 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
     Raises:
         DataError: it has not three columns, or a name is missing, empty or has a line break.
     """
-    if hasattr(triples, "edges"):  # a networkx graph
+    is_frame = hasattr(triples, "columns")  # whose first three columns are taken, whatever the types of the others
+    if is_frame:
+        triples = triples[list(triples.columns[:3])]
+    elif hasattr(triples, "edges"):  # a networkx graph
         triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
         if any(relation is None for _, relation, _ in triples):
             raise DataError(f"expected an attribute `relation` of each edge in {split}, got an edge without it")
     elif isinstance(triples, str | Path | Graph) or not hasattr(triples, "__iter__"):
         raise DataError(f"expected triples of names in {split}, got {triples!r}; jobi_tf.load_graph reads files")
-    rows = triples.to_numpy() if hasattr(triples, "to_numpy") else np.array([*triples], object)
+    rows = triples.to_numpy() if is_frame else np.array([*triples], object)
     if not len(rows):
         return [[], [], []]
-    if rows.ndim != 2 or rows.shape[1] < 3 or (rows.shape[1] > 3 and not hasattr(triples, "to_numpy")):
+    if rows.ndim != 2 or rows.shape[1] != 3:
         raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {list(rows.shape)}")
-    columns = rows[:, :3].T.tolist()
+    columns = rows.T.tolist()
     return [[_checked_name(name, row, split) for row, name in enumerate(column)] for column in columns]
 
 

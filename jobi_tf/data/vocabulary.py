@@ -67,6 +67,8 @@ class Vocabulary:
         items = np.asarray(items)
         if items.ndim != 1:
             raise DataError(f"expected a list of {self.kind} names or ids, got the shape {list(items.shape)}")
+        if items.size and items.dtype.kind in "bf":
+            raise DataError(f"expected {self.kind} names or ids, got {items[0]!r}")
         if items.dtype.kind not in "iu":
             return self.ids(map(str, items))
         wrong = items[(items < 0) | (items >= len(self))]

@@ -15,7 +15,7 @@ from jobi_tf.evaluation.ranks import Ranks
 
 CANDIDATES = 100  # wrong answers to a query, the best of the unweighted sum, and as many random ones of the others
 SHRINKAGES = (1000, 100, 10)  # queries of validation that the global weights stand for
-QUERIES_A_BLOCK = 100
+QUERIES_A_BLOCK, SCORES_A_BLOCK = 100, 2**24  # at most, the scores of all models
 TOLERANCE = 1e-6  # of the gradient of the mean cross entropy
 
 
@@ -91,10 +91,10 @@ def _queries(models: Sequence[RankedModel], graph: Graph, sides: bool, scales: n
     valid = valid[np.argsort(valid[:, 1], kind="stable")]
     known = KnownAnswers.of_graph(graph, ("train", "valid"), valid)
     shared, rng = [model.candidates() for model in models], np.random.default_rng(0)
-    found = []
+    found, size = [], max(1, min(QUERIES_A_BLOCK, SCORES_A_BLOCK // (len(models) * graph.num_entities)))
     for side in range(len(SIDES)):
-        for start in range(0, len(valid), QUERIES_A_BLOCK):
-            block = valid[start : start + QUERIES_A_BLOCK]
+        for start in range(0, len(valid), size):
+            block = valid[start : start + size]
             with full_float32():
                 parts = [x.scores(block, side, y).numpy() for x, y in zip(models, shared, strict=True)]
             scores = np.stack(parts, 2) * scales.astype(np.float32)  # [N, E, models]

@@ -87,6 +87,7 @@ def _score_lists(
     shape: list[int | tf.Tensor],
 ) -> tuple[Sequence[tf.Tensor], Positives]:
     """Scores a triple and its negatives, in one list or in one for each side; `shape` is that of a triple's scores."""
+    _refuse_net(model)
     heads, relation, tails = tf.unstack(batch.triples, axis=1)
     rows, (head, tail, *places) = model.entities.lookup(heads, tails, *negatives, xla=model.xla)
     rows, *ends = table_and_rows(rows, head, tail)  # ends: embeddings of heads and tails, [B, width] each
@@ -154,6 +155,7 @@ def _score_chunks(
     negatives: tuple[tf.Tensor, tf.Tensor],
     by_side: bool,
 ) -> tuple[Sequence[tf.Tensor], Positives]:
+    _refuse_net(model)
     rows, places = model.entities.lookup(batch.chunks[..., 0], batch.chunks[..., 2], *negatives, xla=model.xla)
     head, tail, *negative_rows = spread(rows, *places, xla=model.xla)
     relations = _TripleRelations(model, batch.chunks[..., 1], training)
@@ -291,6 +293,13 @@ class _TripleRelations:
         share = tf.broadcast_to(share, tf.shape(self.ids))
         ids, place, share = (tf.reshape(x, [-1]) for x in (self.ids, self.place, share))
         return Positives(head, tail, ids, self.rows, place, share)
+
+
+def _refuse_net(model: "JoBi") -> None:
+    if model.heads[0].net:
+        raise UsageError(
+            f"expected batches of query_batches for {model.scorer.name}, whose queries a network makes, got negatives"
+        )
 
 
 def _refuse_reciprocal(model: "JoBi") -> None:

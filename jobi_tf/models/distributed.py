@@ -1,6 +1,6 @@
 """What a Keras model needs to train on several devices and workers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -20,8 +20,8 @@ class DistributedModel(keras.Model):
 
         Raises:
             UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly, it has
-                labels for other heads than the model has, or for another loss than that of the triple head; or
-                `jit_compile` is True with several devices.
+                labels for other heads than the model has, or for another loss than that of the triple head, or no end
+                and no number of steps; a head has no loss of its own; or `jit_compile` is True with several devices.
         """
         if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
             kwargs.setdefault("shuffle", False)  # Keras 3.15 warns that its default has no effect
@@ -29,16 +29,32 @@ class DistributedModel(keras.Model):
         if self.compiled and self.jit_compile and devices > 1:
             raise UsageError(f"expected jit_compile=False with {devices} devices, whose step XLA cannot compile")
         if isinstance(x, tf.data.Dataset):
-            rows = next(iter(tf.nest.flatten(x.element_spec))).shape[0]
+            shape = next(iter(tf.nest.flatten(x.element_spec))).shape
+            if shape.rank == 0:
+                raise UsageError("expected batches, got single elements")
+            rows = shape[0]
             if rows and rows % devices:
                 raise UsageError(
                     f"expected batches that {devices} devices can share evenly, got {rows} rows (or chunks of shared "
                     "negatives) in a batch"
                 )
-        for data in (x, kwargs.get("validation_data")):
-            if isinstance(data, tf.data.Dataset):
-                self._check_labels(data.element_spec)
+        given = ((x, "steps_per_epoch"), (kwargs.get("validation_data"), "validation_steps"))
+        streams = [(data, steps) for data, steps in given if isinstance(data, tf.data.Dataset)]
+        for data, _ in streams:
+            self._check_labels(data.element_spec)
+        for data, steps in streams:
+            _check_end(data, kwargs, steps)
         return super().fit(x, *args, **kwargs)
+
+    def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Returns losses and metrics, as `keras.Model.evaluate` does.
+
+        Raises:
+            UsageError: the `tf.data.Dataset` has no end, and there is no number of steps.
+        """
+        if isinstance(x, tf.data.Dataset):
+            _check_end(x, kwargs, "steps")
+        return super().evaluate(x, *args, **kwargs)
 
     def _check_labels(self, spec: Any) -> None:
         """Checks that a data set of these elements has the labels that the heads and the loss of the model take."""
@@ -51,7 +67,13 @@ class DistributedModel(keras.Model):
                 f"expected labels for {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, got "
                 f"{' and '.join(sorted(labels))}: give the model and its batches the same joint"
             )
-        loss = self.loss.get("triple") if isinstance(self.loss, dict) else self.loss
+        losses = self.loss if isinstance(self.loss, dict) else {} if len(names) > 1 else {"triple": self.loss}
+        if self.compiled and losses.keys() != names:
+            raise UsageError(
+                f"expected a loss for each of {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, "
+                f"got {self.loss}"
+            )
+        loss = losses.get("triple")
         queries = "answers" in inputs
         if getattr(loss, "of_queries", queries) != queries:
             sources = "query_batches", "training_batches"
@@ -85,3 +107,8 @@ class DistributedModel(keras.Model):
 
     def _maybe_symbolic_build(self, *args: Any, **kwargs: Any) -> None:
         """Does nothing: all weights exist. Keras 3.15 would average a batch over workers, which fails."""
+
+
+def _check_end(batches: tf.data.Dataset, given: Mapping[str, Any], steps: str) -> None:
+    if batches.cardinality() == tf.data.INFINITE_CARDINALITY and given.get(steps) is None:
+        raise UsageError(f"expected {steps} for batches without end, got none: see jobi_tf.steps_per_epoch")

@@ -174,10 +174,14 @@ def get_all(
     """Returns the regularisers of a model, each given by its name, by its serialised form or as it is.
 
     Raises:
-        UsageError: there is no such regulariser, or it does not suit the scorer.
+        UsageError: there is no such regulariser, there are two of one name, or it does not suit the scorer.
     """
     given = [regularizers] if isinstance(regularizers, str | Regularizer) else regularizers or ()
+    if not isinstance(given, list | tuple):
+        raise UsageError(f"expected a list of regularizers, got {given!r}")
     objects = [named_object(x, Regularizer, REGULARIZERS) for x in given]
+    if len({x.name for x in objects}) < len(objects):
+        raise UsageError(f"expected each regularizer once, got {', '.join(x.name for x in objects)}")
     for regularizer in objects:
         if regularizer.linear_only and not scorer.linear_in_relations:
             raise UsageError(

@@ -113,6 +113,12 @@ class AverageWeights(keras.callbacks.Callback):
         self.other: list[np.ndarray] | None = None
         self._has_mean = False  # the model
 
+    def set_model(self, model: keras.Model) -> None:
+        """Begins again with another model."""
+        if self._model is not None and self._model is not model:
+            self.count, self.other, self._has_mean = 0, None, False
+        super().set_model(model)
+
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Gives the model the weights of its training."""
         if self._has_mean:
@@ -146,6 +152,11 @@ class AverageWeights(keras.callbacks.Callback):
         """Moves `other` that share of the way to the weights of the model, then exchanges both, block by block."""
         for variable, other in zip(self.model.weights, self.other or (), strict=True):
             if not tf.as_dtype(variable.dtype).is_floating:  # a number of draws
+                continue
+            if not variable.shape:
+                before = variable.numpy()
+                variable.assign(other + share * (before - other))
+                other[...] = before
                 continue
             copies = self.model.distribute_strategy.experimental_local_results(variable.value)
             for first in range(0, len(other), _ROWS_OF_A_BLOCK):

@@ -15,7 +15,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.models.scorers import RESCAL, ComplEx, DistMult, SimplE
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.recording import MetricsRecord
-from jobi_tf.training.run import Run, load_run
+from jobi_tf.training.run import Run, load_run, load_runs
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import save_model
 
@@ -51,7 +51,7 @@ def merge_runs(runs: Sequence[Run | str | Path], out: str | Path, weights: str =
     Example:
         >>> jobi_tf.merge_runs(["runs/seed-0", "runs/seed-1"], "runs/merged").tails("steroid", "affects", k=3)
     """
-    out, loaded = Path(out), [x if isinstance(x, Run) else load_run(x) for x in runs]
+    out, loaded = Path(out), load_runs(runs)
     _check(loaded, weights)
     check_new(out)
     models, graph = [run.model for run in loaded], loaded[0].graph

@@ -1,6 +1,7 @@
 """Several runs, of any scorers, that rank together."""
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.ranker import RankedModel, full_float32
 from jobi_tf.evaluation.rules import RuleModel
-from jobi_tf.evaluation.weights import fit_weights
-from jobi_tf.training.run import Run, load_run
+from jobi_tf.evaluation.weights import SCORES_A_BLOCK, fit_weights
+from jobi_tf.training.run import Run, load_runs
 
 SAMPLE = 200  # validation queries of each side by which the scores of a model are scaled
 
@@ -41,7 +42,7 @@ class Pool(ByName):
     """
 
     def __init__(self, runs: Sequence[Run | str | Path], rules: RuleModel | None = None):
-        members: list[Run | RuleModel] = [x if isinstance(x, Run) else load_run(x) for x in runs]
+        members: list[Run | RuleModel] = [*load_runs(runs)]
         members += [rules] if rules else []
         if len(members) < 2:
             raise UsageError(f"expected two or more runs, or rules and a run, to pool, got {len(members)}")
@@ -91,6 +92,15 @@ class PoolModel:
 def _scales(models: Sequence[RankedModel], triples: np.ndarray) -> np.ndarray:
     """Returns for each model 1 / standard deviation of its scores for some queries, or 1 if they are all equal."""
     sample = np.random.default_rng(0).permutation(triples)[:SAMPLE]
-    with full_float32():
-        deviations = [np.std([model.scores(sample, side) for side in range(len(SIDES))]) for model in models]
-    return np.array([1 / x if x else 1 for x in deviations])
+    blocks = np.array_split(sample, -(-sample.size * models[0].num_entities // SCORES_A_BLOCK))
+    scales = []
+    for model in models:
+        sums = np.zeros(3)  # of 1, x and x²
+        for side, block in product(range(len(SIDES)), blocks):
+            with full_float32():
+                x = np.asarray(model.scores(block, side), np.float64)
+            sums += x.size, x.sum(), np.square(x).sum()
+        mean, mean_square = sums[1:] / sums[0]
+        deviation = max(mean_square - mean**2, 0) ** 0.5
+        scales.append(1 / deviation if deviation > 1e-6 * abs(mean) else 1)
+    return np.array(scales)

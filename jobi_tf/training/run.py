@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import DataError, check_at_least
+from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, cosines, explain
+from jobi_tf.evaluation.ranker import full_float32
 from jobi_tf.files import check_new, new_folder
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
@@ -91,7 +92,11 @@ class Run(ByName):
         """
         if not len(triples):
             return np.empty(0, np.float32)
-        return self.model.score(self.graph.ids_of_triples(triples)).numpy()
+        return self._scores(self.graph.ids_of_triples(triples))
+
+    def _scores(self, triples: np.ndarray) -> np.ndarray:
+        with full_float32():
+            return self.model.score(triples).numpy()
 
     def relations(self, head: str, tail: str, k: int = 10) -> Table[RelationAnswer]:
         """Returns the k best relations of (head, ?, tail), best first.
@@ -151,7 +156,7 @@ class Run(ByName):
     def calibration(self) -> Calibration:
         """The calibration of scores to probabilities, fitted on validation triples."""
         options = self.graph, self.config.p, self.config.seed, FEW_TRIPLES
-        return calibrate(lambda x: self.model.score(x).numpy(), *options)
+        return calibrate(self._scores, *options)
 
     def complete(self, relation: str | None = None, k: int = 100) -> Table[NewTriple]:
         """Returns the k triples with the highest scores that the graph does not contain; see `best_new_triples`.
@@ -212,6 +217,18 @@ def load_run(folder: str | Path) -> Run:
     files = RunFolder(run_path(folder))
     config, graph = files.read_config(), Graph.open(files.graph)
     return Run(files.path, config, graph, read_model(files, config, graph))
+
+
+def load_runs(runs: Sequence[Run | str | Path]) -> list[Run]:
+    """Returns runs, of which some may be given by their folders.
+
+    Raises:
+        UsageError: it is the folder of one run, instead of a list.
+        DataError: a folder is not that of a run.
+    """
+    if isinstance(runs, str | Path):
+        raise UsageError(f"expected a list of runs, got {str(runs)!r}")
+    return [x if isinstance(x, Run) else load_run(x) for x in runs]
 
 
 def read_model(files: RunFolder, config: TrainConfig, graph: Graph) -> JoBi:

@@ -72,12 +72,18 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
         compile: whether to compile the model, if it was saved with an optimizer and losses.
 
     Raises:
-        DataError: the file is missing or damaged.
+        DataError: the file is missing or damaged, or has an object of a class that is not registered.
     """
     if not zipfile.is_zipfile(path):
         raise DataError(f"expected a saved model in {path}, which is missing, truncated or another kind of file")
     with damaged("a saved model", path):
-        return keras.saving.load_model(path, compile=compile)
+        try:
+            return keras.saving.load_model(path, compile=compile)
+        except TypeError as error:
+            if missing := re.search(r"Could not locate class '(.*?)'", str(error)):
+                reason = f"import the module that registers the class {missing[1]} first"
+                raise DataError(f"expected a saved model of registered classes in {path}: {reason}") from None
+            raise
 
 
 def has_weights(folder: Path) -> bool:

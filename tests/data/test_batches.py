@@ -130,12 +130,15 @@ def test_weights_of_triples_become_sample_weights_with_mean_one():
     weights = np.arange(1, 61, dtype=np.float32)
     graph = Graph("tiny", GRAPH.entities, GRAPH.relations, GRAPH.splits, weights={"train": weights})
     of_triple = dict(zip(map(tuple, GRAPH.train.tolist()), weights / 30.5, strict=True))
-    for options in ({}, {"mode": "shared", "chunk": 5}):
+    modes = ({}, {"mode": "by-side"}, {"mode": "shared", "chunk": 5}, {"mode": "shared-by-side", "chunk": 5})
+    for options in modes:
         for inputs, labels, given in stream(6, graph=graph, **options):
             expected = [of_triple[x] for x in triples([(inputs,)])]
             np.testing.assert_allclose(inputs["weights"].ravel(), expected, rtol=1e-6)
             assert given.keys() == labels.keys()
-            np.testing.assert_array_equal(given["triple"], inputs["weights"])
+            shares = given["triple"]  # with the rank of the losses
+            assert shares.ndim == labels["triple"].ndim - 1
+            np.testing.assert_array_equal(shares.ravel(), inputs["weights"].ravel())
     with pytest.raises(UsageError, match="weights"):
         query_batches(graph, 10)
 

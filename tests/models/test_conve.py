@@ -170,3 +170,11 @@ def test_settings_that_do_not_suit_it_are_refused_before_there_is_a_folder(tmp_p
     with pytest.raises(UsageError, match=message):
         jobi_tf.train(random_graph(), run_dir=tmp_path / "run", callbacks=(), **given)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("mode", ["by-side", "shared-by-side"])
+def test_negatives_are_refused(mode):
+    model = jobi_tf.JoBi(30, 4, 12, "conve", reciprocal=True, joint=False)
+    batches = jobi_tf.training_batches(random_graph(), 50, 6, joint=False, mode=mode)
+    with pytest.raises(UsageError, match="query_batches"):
+        model(next(iter(batches))[0])

@@ -107,3 +107,10 @@ def test_a_scorer_without_a_head_query_needs_reciprocal_relations(scorer):
     with pytest.raises(UsageError, match="reciprocal"):
         jobi_tf.JoBi(9, 3, 12, scorer)
     assert jobi_tf.JoBi(9, 3, 12, scorer, reciprocal=True).scores([[0, 1, 2]], HEAD).shape == (1, 9)
+
+
+@pytest.mark.parametrize("name", ["rescal", "tucker"])
+def test_no_queries_have_no_scores(name):
+    model = jobi_tf.JoBi(5, 3, 4, name)
+    assert model.scores(np.zeros((0, 3), np.int32), TAIL).shape == (0, 5)
+    assert model.score(np.zeros((0, 3), np.int32)).shape == (0,)

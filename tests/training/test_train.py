@@ -141,6 +141,18 @@ def test_epochs_end_with_the_mean_of_the_last_ones_and_training_is_the_same(run,
     assert_same_run(whole.path, tmp_path / "run")
 
 
+def test_a_mean_of_weights_is_of_one_model():
+    average, tables = jobi_tf.AverageWeights(2), []
+    for callbacks in ([average], [average], [jobi_tf.AverageWeights(2)]):
+        model = jobi_tf.JoBi(GRAPH.num_entities, GRAPH.num_relations, 4, joint=False)
+        model.compile(jobi_tf.LazyAdam(0.01), {"triple": jobi_tf.SampledSoftmax()})
+        batches = jobi_tf.training_batches(GRAPH, 50, 4, joint=False)
+        model.fit(batches, steps_per_epoch=2, epochs=2, callbacks=callbacks, verbose=0)
+        tables.append(model.entities.table.numpy())
+    np.testing.assert_array_equal(tables[0], tables[2])
+    np.testing.assert_array_equal(tables[1], tables[2])
+
+
 def test_a_run_that_is_older_than_the_mean_has_none(tmp_path):
     train(tmp_path / "run", epochs=1, average_epochs=1)
     config = tmp_path / "run" / "config.yaml"

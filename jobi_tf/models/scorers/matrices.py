@@ -36,7 +36,8 @@ class RESCAL(Scorer):
         # The number of each query among those of its relation, which are neighbours in the sorted order.
         number = tf.math.invert_permutation(order) - tf.gather(tf.cumsum(counts, exclusive=True), place)
         index = tf.stack([place, number], 1)
-        anchors = tf.scatter_nd(index, anchor, [distinct, tf.reduce_max(counts), anchor.shape[-1]])
+        most = tf.reduce_max(tf.concat([counts, [0]], 0))  # there may be no queries
+        anchors = tf.scatter_nd(index, anchor, [distinct, most, anchor.shape[-1]])
         products = tf.matmul(anchors, _matrix(relations.rows, anchor), transpose_b=side == HEAD)
         return tf.gather_nd(products, index)
 
