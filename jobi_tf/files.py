@@ -44,7 +44,7 @@ def written_beside(path: Path) -> Iterator[Path]:
 
     Devices and pipes, such as /dev/stdout, are written to directly, and a link is followed.
     """
-    is_device = path.absolute().is_relative_to("/dev") or not (path.is_file() or path.is_dir())
+    is_device = str(path.absolute().parent) in ("/dev", "/dev/fd") or not (path.is_file() or path.is_dir())
     if path.exists() and is_device:
         yield path
         return

@@ -65,7 +65,7 @@ class Client:
         url: `http://HOST:PORT` or `https://HOST:PORT`.
         model: name of the model; by default the one that `jobi-tf serve` serves.
         version: number of the version; by default the newest.
-        timeout: seconds to wait for the server in each attempt.
+        timeout: seconds to wait for the server in each attempt, at most 10 of them to connect.
         retries: how often a request is repeated.
         token: bearer token.
         certificate: file of the certificates to trust; by default those of the system.

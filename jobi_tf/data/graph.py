@@ -211,9 +211,9 @@ class Graph:
         Raises:
             DataError: the folder holds no prepared graph, a damaged one, or one of another format.
         """
-        if not (folder / "graph.json").is_file():
-            raise DataError(f"expected a prepared graph in {folder}, found no graph.json there")
         with damaged("a prepared graph", folder):
+            if not (folder / "graph.json").is_file():
+                raise DataError(f"expected a prepared graph in {folder}, found no graph.json there")
             return cls._open(folder)
 
     @classmethod
@@ -255,9 +255,10 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
     Raises:
         DataError: it has not three columns, or a name is missing, empty or has a line break.
     """
-    is_frame = hasattr(triples, "columns")  # whose first three columns are taken, whatever the types of the others
+    # Of a DataFrame the first three columns are taken, whatever the types of the others.
+    is_frame = hasattr(triples, "columns") and hasattr(triples, "to_numpy")
     if is_frame:
-        triples = triples[list(triples.columns[:3])]
+        triples = (triples.iloc if hasattr(triples, "iloc") else triples)[:, :3]
     elif hasattr(triples, "edges"):  # a networkx graph
         triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
         if any(relation is None for _, relation, _ in triples):

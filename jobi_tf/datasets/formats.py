@@ -48,7 +48,7 @@ def _rdf(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
     graph = rdflib.Graph()
     labels: dict[str, rdflib.BNode] = {}  # of nodes without a name in N-Triples
     try:
-        graph.parse(path, RDF[path.suffix], **{"bnode_context": labels} if path.suffix == ".nt" else {})
+        graph.parse(path, format=RDF[path.suffix], **{"bnode_context": labels} if path.suffix == ".nt" else {})
     except OSError:
         raise
     except Exception as error:  # the parsers of rdflib raise errors of many kinds

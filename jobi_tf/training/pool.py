@@ -92,13 +92,13 @@ class PoolModel:
 def _scales(models: Sequence[RankedModel], triples: np.ndarray) -> np.ndarray:
     """Returns for each model 1 / standard deviation of its scores for some queries, or 1 if they are all equal."""
     sample = np.random.default_rng(0).permutation(triples)[:SAMPLE]
-    blocks = np.array_split(sample, -(-sample.size * models[0].num_entities // SCORES_A_BLOCK))
+    size = max(1, SCORES_A_BLOCK // models[0].num_entities)
     scales = []
     for model in models:
-        sums = np.zeros(3)  # of 1, x and x²
-        for side, block in product(range(len(SIDES)), blocks):
+        sums, shared = np.zeros(3), model.candidates()  # sums of 1, x and x²
+        for side, start in product(range(len(SIDES)), range(0, len(sample), size)):
             with full_float32():
-                x = np.asarray(model.scores(block, side), np.float64)
+                x = np.asarray(model.scores(sample[start : start + size], side, shared), np.float64)
             sums += x.size, x.sum(), np.square(x).sum()
         mean, mean_square = sums[1:] / sums[0]
         deviation = max(mean_square - mean**2, 0) ** 0.5

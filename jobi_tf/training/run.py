@@ -111,7 +111,7 @@ class Run(ByName):
         check_at_least(1, k=k)
         ends, names = self.graph.entities.ids([head, tail]), self.graph.relations
         triples = np.stack([np.full(len(names), ends[0]), np.arange(len(names)), np.full(len(names), ends[1])], 1)
-        scores = self.model.score(triples).numpy()
+        scores = self._scores(triples)
         splits: dict[int, str] = {}
         for split, known in self.graph.splits.items():
             splits |= dict.fromkeys(known[(known[:, 0] == ends[0]) & (known[:, 2] == ends[1]), 1].tolist(), split)
@@ -149,7 +149,7 @@ class Run(ByName):
             DataError: a name is unknown.
         """
         (triple,) = self.graph.ids_of_triples([(head, relation, tail)])
-        score = self.model.score(triple[None]).numpy()
+        score = self._scores(triple[None])
         return explain(self.model, self.graph, triple, float(self.calibration.probability(score)[0]))
 
     @cached_property

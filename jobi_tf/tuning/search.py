@@ -127,7 +127,7 @@ def open_study(space: Space, path: Path, fingerprint: str, storage: str | None =
             f"expected the data that the search in {path} began with, but {space.settings['dataset']} has "
             "changed: choose another folder by --out"
         )
-    _check_same(space, study.user_attrs.get("space", space.as_mapping()), path)
+    _check_same(space, study.user_attrs.get("space", space.as_mapping()), path, dataset=False)
     study.set_user_attr("graph", fingerprint)
     study.set_user_attr("space", space.as_mapping())
     if space.sampler == "grid":
@@ -262,19 +262,20 @@ class _Search:
             study.stop()
 
 
-def _check_same(space: Space, before: Mapping[str, Any], path: Path) -> None:
-    """Checks that a search that is continued has the space that it began with.
+def _check_same(space: Space, before: Mapping[str, Any], path: Path, dataset: bool = True) -> None:
+    """Checks that a search that is continued has the space that it began with, but for description and trials.
 
-    Description and number of trials may differ; so may the name of the data set, whose content is compared elsewhere.
+    Without `dataset`, the name of the data set may differ too, since the content is compared.
 
     Raises:
         UsageError: something else differs.
     """
     now = space.as_mapping()
-    before, now = (x | {"settings": {**x["settings"], "dataset": None}} for x in (dict(before), now))
     for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
-        if json.dumps(before.get(key)) != json.dumps(now.get(key)):  # in the same order
+        old, new = before.get(key), now.get(key)
+        if key == "settings" and not dataset:
+            new = now[key] | {"dataset": before[key]["dataset"]}
+        if json.dumps(old) != json.dumps(new):  # in the same order
             raise UsageError(
-                f"expected the search of {path}, where {key} is {before.get(key)}, got {now.get(key)}: "
-                "choose another folder by --out"
+                f"expected the search of {path}, where {key} is {old}, got {new}: choose another folder by --out"
             )

@@ -90,6 +90,8 @@ def test_nodes_without_a_name_have_the_same_one_each_time(tmp_path):
     path.write_text("@prefix x: <http://x/> .\nx:a x:address [ x:city x:b ; x:street x:c ] .\n")
     assert read(path) == read(path)
     assert len(read(path)) == 3
+    path.write_text("<a> <b> <#c> .\n")
+    assert read(path) == [(f"file://{tmp_path}/a", f"file://{tmp_path}/b", f"file://{path}#c")]
 
 
 def test_triples_of_rdf_have_no_lines(tmp_path):
