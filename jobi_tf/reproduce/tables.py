@@ -44,9 +44,10 @@ def figures(plan: Plan) -> pd.DataFrame:
                 records = plan.records(row, source, at if part == "sweep" else None)
                 relation = at if part in ("focus", "relations") else None
                 found = [record.value(metric, side, relation) for record in records] or [math.nan]
-                values += [(part, source.name, row.name, at, metric, side, paper, value) for value in found]
-    frame = pd.DataFrame(values, columns=[*_KEYS, "paper", "value"], dtype=object)
-    groups = frame.astype({"paper": float, "value": float}).groupby(_KEYS, sort=False, dropna=False)
+                place = "none" if at is None else at  # pandas would leave such a point out
+                values += [(part, source.name, row.name, place, metric, side, paper, value) for value in found]
+    frame = pd.DataFrame(values, columns=[*_KEYS, "paper", "value"])
+    groups = frame.astype({"paper": float, "value": float}).groupby(_KEYS, sort=False)
     aggregated = groups.agg(
         mean=("value", "mean"), sd=("value", "std"), seeds=("value", "count"), paper=("paper", "first")
     )
