@@ -44,8 +44,8 @@ def written_beside(path: Path) -> Iterator[Path]:
 
     Devices and pipes, such as /dev/stdout, are written to directly, and a link is followed.
     """
-    is_device = str(path.absolute().parent) in ("/dev", "/dev/fd") or not (path.is_file() or path.is_dir())
-    if path.exists() and is_device:
+    in_devices = str(path.absolute().parent) in ("/dev", "/dev/fd")  # /dev/stdout may be a link to a file
+    if path.exists() and (in_devices or not (path.is_file() or path.is_dir())):
         yield path
         return
     path = path.resolve() if path.is_symlink() else path

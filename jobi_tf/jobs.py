@@ -5,6 +5,7 @@ along. Protocol: a child sends an `Epoch` after each epoch, which the parent ans
 a `JobError`. A child ends with its parent.
 """
 
+import functools
 import multiprocessing
 import os
 import shutil
@@ -109,7 +110,7 @@ class Jobs:
         try:
             while isinstance(message := ours.recv(), Epoch):
                 ours.send(bool(on_epoch(message)))
-            if self.stopped:  # whatever an interruption has become in the process
+            if self.stopped:  # TensorFlow may turn the interruption into another error
                 raise JobStoppedError(f"the job was stopped: see {log}")
             raise message
         except (EOFError, ConnectionError):  # the process has ended
@@ -134,6 +135,18 @@ class Jobs:
             self.stopped = True
             for process in self._processes:
                 process.terminate()
+
+
+def one_at_a_time(function: Callable) -> Callable:
+    """Returns the function, for several threads, of which each waits until the others have returned from it."""
+    lock = threading.Lock()
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        with lock:
+            return function(*arguments)
+
+    return call
 
 
 def train_locked(config: "TrainConfig", callback: "keras.callbacks.Callback") -> None:

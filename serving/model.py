@@ -161,7 +161,7 @@ class Model:
         self._files = seen
 
     async def _load(self, version: Version) -> bool:
-        if before := self.versions.get(version.number):  # which is loaded again: its metric changes
+        if before := self.versions.get(version.number):  # so that the metric of its last state is set to 0
             version.state = before.state
         self.versions[version.number] = version
         self._set_state(version, "LOADING")

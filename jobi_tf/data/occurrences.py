@@ -67,6 +67,12 @@ def both_sides(triples: np.ndarray) -> np.ndarray:
     return np.concatenate([triples[:, column(side)] for side in (HEAD, TAIL)])
 
 
+def entity_degrees(triples: np.ndarray, num_entities: int) -> np.ndarray:
+    """Returns the number of triples, [N, 3], in which each entity is the head, the tail or both: int64 [entities]."""
+    head, _, tail = np.asarray(triples).T
+    return np.bincount(np.concatenate([head, tail[head != tail]]), minlength=num_entities)
+
+
 @dataclass(frozen=True)
 class Csr:
     """Lists of entities, ascending and distinct: list `i` is `entities[offsets[i]:offsets[i + 1]]`.

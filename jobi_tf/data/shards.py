@@ -139,7 +139,7 @@ class ShardWriter:
     def _write(self, block: np.ndarray) -> None:
         try:
             self._files[self._next].write(np.ascontiguousarray(block, "<i4").data)
-        except OSError as error:  # not one of the file that is read meanwhile
+        except OSError as error:  # callers take an OSError for one of the file that they read
             raise JobiError(f"cannot write shards in {self._folder.parent}: {error.strerror}") from None
         self._counts[self._next] += len(block)
         self._next = (self._next + 1) % len(self._files)

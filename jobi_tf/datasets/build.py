@@ -12,7 +12,7 @@ import numpy as np
 
 import jobi_tf
 from jobi_tf.data.graph import SPLITS
-from jobi_tf.data.occurrences import distinct_triples
+from jobi_tf.data.occurrences import distinct_triples, entity_degrees
 from jobi_tf.datasets.reading import SUFFIXES, Columns, TripleReader
 from jobi_tf.datasets.writing import write_triples
 from jobi_tf.errors import DataError, UsageError, check_at_least
@@ -127,10 +127,8 @@ def core(triples: np.ndarray, num_entities: int, min_triples: int) -> Iterator[n
     After each round these are triples int32 [n, 3], until there is no such entity.
     """
     while True:
-        head, _, tail = triples.T
-        counts = np.bincount(head, minlength=num_entities) + np.bincount(tail[head != tail], minlength=num_entities)
-        enough = counts >= min_triples
-        kept = enough[head] & enough[tail]
+        enough = entity_degrees(triples, num_entities) >= min_triples
+        kept = enough[triples[:, 0]] & enough[triples[:, 2]]
         if kept.all():
             return
         triples = triples[kept]

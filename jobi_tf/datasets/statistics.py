@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, both_sides
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, both_sides, entity_degrees
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 _MANY = 1.5
@@ -78,7 +78,7 @@ def statistics(graph: Graph) -> Statistics:
         entities=graph.num_entities,
         relations=graph.num_relations,
         triples={split: len(graph.splits[split]) for split in SPLITS},
-        degree=Spread.of(entity_degrees(graph)),
+        degree=Spread.of(entity_degrees(graph.train, graph.num_entities)),
         heads=Spread.of(heads),
         tails=Spread.of(tails),
         categories=categories,
@@ -92,12 +92,6 @@ def statistics(graph: Graph) -> Statistics:
 def relation_categories(graph: Graph) -> np.ndarray:
     """Returns the category of each relation by its training triples, or `unseen`: str [relations]."""
     return _by_relation(graph)[-1]
-
-
-def entity_degrees(graph: Graph) -> np.ndarray:
-    """Returns the number of training triples in which each entity is the head, the tail or both: int64 [entities]."""
-    head, _, tail = np.asarray(graph.train).T
-    return np.bincount(np.concatenate([head, tail[head != tail]]), minlength=graph.num_entities)
 
 
 def entity_types(graph: Graph, entities: np.ndarray) -> list[str]:

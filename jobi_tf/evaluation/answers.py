@@ -55,7 +55,7 @@ def best_answers(
     """
     check_at_least(1, k=k)
     rows, parts = model.candidates(), []
-    for queries in _blocks(model, triples):
+    for queries in query_blocks(model, triples):
         with full_float32():
             scores = model.scores(tf.constant(queries), side, rows)
         check_finite(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1))))
@@ -76,7 +76,7 @@ def best_answers(
     return BestAnswers(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
-def _blocks(model: RankedModel, triples: np.ndarray) -> Iterator[np.ndarray]:
+def query_blocks(model: RankedModel, triples: np.ndarray) -> Iterator[np.ndarray]:
     """Yields as many queries at a time as `SCORES_AT_ONCE` has room for; of no queries one empty block."""
     size = max(1, SCORES_AT_ONCE // model.num_entities)
     return (triples[start : start + size] for start in range(0, len(triples) or 1, size))
@@ -121,7 +121,7 @@ class ByName:
             return np.empty(0, np.float32)
         ids = self.graph.ids_of_triples(triples)
         rows, parts = self.model.candidates(), []
-        for part in _blocks(self.model, ids):
+        for part in query_blocks(self.model, ids):
             with full_float32():
                 scores = self.model.scores(tf.constant(part), TAIL, rows)
             parts.append(tf.gather(scores, part[:, column(TAIL)], batch_dims=1).numpy())

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import entity_degrees
 from jobi_tf.export.servable import INPUTS
 from jobi_tf.export.stored_model import UNKNOWN_SCORE
 
@@ -80,13 +81,14 @@ def contract(
 
 def write_id_tables(folder: Path, graph: Graph) -> None:
     """Writes `entities.tsv` and `relations.tsv`: id, name and number of training triples."""
-    head, relation, tail = np.asarray(graph.train).T
-    ids = {"entities": np.concatenate([head, tail[head != tail]]), "relations": relation}
-    for kind, vocabulary in (("entities", graph.entities), ("relations", graph.relations)):
-        counts = np.bincount(ids[kind], minlength=len(vocabulary)).tolist()
+    train = np.asarray(graph.train)
+    of_entities = entity_degrees(train, graph.num_entities)
+    of_relations = np.bincount(train[:, 1], minlength=graph.num_relations)
+    every = ("entities", graph.entities, of_entities), ("relations", graph.relations, of_relations)
+    for kind, vocabulary, counts in every:
         with (folder / f"{kind}.tsv").open("w", encoding="utf-8", newline="\n") as file:
             file.write("id\tname\ttriples\n")
-            rows = enumerate(zip(vocabulary.names, counts, strict=True))
+            rows = enumerate(zip(vocabulary.names, counts.tolist(), strict=True))
             file.writelines(f"{i}\t{name}\t{count}\n" for i, (name, count) in rows)
 
 

@@ -298,7 +298,8 @@ class _TripleRelations:
 def _refuse_net(model: "JoBi") -> None:
     if model.heads[0].net:
         raise UsageError(
-            f"expected batches of query_batches for {model.scorer.name}, whose queries a network makes, got negatives"
+            f"expected batches of query_batches for the scorer {model.scorer.name}, which computes queries by a "
+            "network, got batches with negatives"
         )
 
 

@@ -67,7 +67,9 @@ class DistributedModel(keras.Model):
                 f"expected labels for {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, got "
                 f"{' and '.join(sorted(labels))}: give the model and its batches the same joint"
             )
-        losses = self.loss if isinstance(self.loss, dict) else {} if len(names) > 1 else {"triple": self.loss}
+        losses = self.loss
+        if not isinstance(losses, dict):  # one for all heads
+            losses = {"triple": losses} if names == {"triple"} else {}
         if self.compiled and losses.keys() != names:
             raise UsageError(
                 f"expected a loss for each of {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, "

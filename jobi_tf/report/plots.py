@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jobi_tf.datasets.statistics import entity_degrees, entity_types
+from jobi_tf.data.occurrences import entity_degrees
+from jobi_tf.datasets.statistics import entity_types
 from jobi_tf.errors import MissingExtraError
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.files import written_beside
@@ -70,7 +71,7 @@ def _plot_map(run: Run, figure: Any) -> None:
     from sklearn.manifold import TSNE
 
     graph = run.graph
-    entities = np.argsort(-entity_degrees(graph), kind="stable")[:MOST_ENTITIES]
+    entities = np.argsort(-entity_degrees(graph.train, graph.num_entities), kind="stable")[:MOST_ENTITIES]
     vectors = run.model.entities.rows(entities).numpy()
     types = np.array(entity_types(graph, entities))
     names, counts = np.unique(types, return_counts=True)

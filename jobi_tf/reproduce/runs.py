@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobi_tf.datasets import NAMES, load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
-from jobi_tf.jobs import Epoch, Jobs, JobStoppedError, run_lock, train_or_resume
+from jobi_tf.jobs import Epoch, Jobs, JobStoppedError, one_at_a_time, run_lock, train_or_resume
 from jobi_tf.reproduce.experiment import Experiment, Row
 from jobi_tf.reproduce.record import Record, measure, read_record, results, write_record
 from jobi_tf.training.config import TrainConfig
@@ -245,23 +244,19 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
     """Trains and ranks runs, `jobs` at a time, and returns those that failed, with the reason.
 
     An interruption ends the processes; checkpoints stay. `on_event` is called with a run and None when it begins, with
-    each of its epochs, and at its end with the reason of its failure, or "" if it is complete; never twice at a time.
+    each of its epochs, and at its end with the reason of its failure, or "" if it is complete, by one thread at a time.
     """
     failed: dict[PlannedRun, str] = {}
-    lock = threading.Lock()
-
-    def tell(run: PlannedRun, event: Epoch | str | None) -> None:
-        with lock:
-            on_event(run, event)
+    on_event = one_at_a_time(on_event)
 
     def train(run: PlannedRun) -> None:
         def on_epoch(epoch: Epoch) -> bool:
-            tell(run, epoch)
+            on_event(run, epoch)
             return False
 
         if processes.stopped:
             return
-        tell(run, None)
+        on_event(run, None)
         log = run.path.with_name(f"{run.path.name}.log")
         try:
             processes.run(make_run, run.config, run.members, run.rules, jobs, log=log, on_epoch=on_epoch)
@@ -269,7 +264,7 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
             return
         except JobiError as error:
             failed[run] = str(error)
-        tell(run, failed.get(run, ""))
+        on_event(run, failed.get(run, ""))
 
     with ThreadPoolExecutor(jobs) as pool, Jobs(jobs) as processes:
         for is_trained in (True, False):  # what is pooled is complete by then

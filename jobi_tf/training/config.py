@@ -258,7 +258,7 @@ class TrainConfig(BaseModel):
         if self.profile is not None:
             first, last = map(int, self.profile.split(":"))
             if first > last:
-                yield "profile", "profile to begin with the first step", "nothing would be recorded"
+                yield "profile", "the first step of profile to be at most the last one", "nothing would be recorded"
         if self.model == "conve" and not full:
             reason = "its network for queries is trained against all entities only"
             yield "loss", f"loss to be {_FULL} with the model conve", reason

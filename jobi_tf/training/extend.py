@@ -140,7 +140,7 @@ def _fit(
     batches = tf.data.Dataset.choose_from_datasets(streams, tf.data.Dataset.range(2).repeat())
     steps = steps if steps is not None else max(100, 10 * (count // size))
     model.fit(batches, steps_per_epoch=2 * steps, verbose=0)
-    model.optimizer, model.compiled = None, False  # which `load_model` could not read
+    model.optimizer, model.compiled = None, False  # saved files would have the optimizer above
 
 
 class _NewEntities(NegativeSampler):

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from jobi_tf.data.occurrences import HEAD, SIDES
 from jobi_tf.errors import UsageError
-from jobi_tf.evaluation.answers import ByName
+from jobi_tf.evaluation.answers import ByName, query_blocks
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.ranker import RankedModel, full_float32
 from jobi_tf.evaluation.rules import RuleModel
-from jobi_tf.evaluation.weights import SCORES_A_BLOCK, fit_weights
+from jobi_tf.evaluation.weights import fit_weights
 from jobi_tf.training.run import Run, load_runs
 
 SAMPLE = 200  # validation queries of each side by which the scores of a model are scaled
@@ -92,14 +92,13 @@ class PoolModel:
 def _scales(models: Sequence[RankedModel], triples: np.ndarray) -> np.ndarray:
     """Returns for each model 1 / standard deviation of its scores for some queries, or 1 if they are all equal."""
     sample = np.random.default_rng(0).permutation(triples)[:SAMPLE]
-    size = max(1, SCORES_A_BLOCK // models[0].num_entities)
     scales = []
     for model in models:
         sums, shared = np.zeros(3), model.candidates()  # sums of 1, x and x²
-        for side, start in product(range(len(SIDES)), range(0, len(sample), size)):
+        for side, block in product(range(len(SIDES)), query_blocks(models[0], sample)):
             with full_float32():
-                x = np.asarray(model.scores(sample[start : start + size], side, shared), np.float64)
-            sums += x.size, x.sum(), np.square(x).sum()
+                x = np.asarray(model.scores(block, side, shared))
+            sums += x.size, x.sum(dtype=np.float64), np.square(x).sum(dtype=np.float64)
         mean, mean_square = sums[1:] / sums[0]
         deviation = max(mean_square - mean**2, 0) ** 0.5
         scales.append(1 / deviation if deviation > 1e-6 * abs(mean) else 1)

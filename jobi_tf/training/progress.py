@@ -28,7 +28,7 @@ class Progress(keras.callbacks.Callback):
         super().__init__()
         self.training = training
         self.bar = Bar(training.triples, "triples", console=console, beside=72)
-        self._begin: float | None = None
+        self._begin = 0.0
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Starts the clock and the bar; again after the rest of an epoch that was interrupted."""
@@ -44,7 +44,6 @@ class Progress(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict) -> None:
         """Moves the bar."""
         training, config = self.training, self.training.config
-        assert self._begin is not None
         part = (self._first + batch + 1) / training.steps
         state = ""
         if part == 1 and training.ranking and training.ranking.due:

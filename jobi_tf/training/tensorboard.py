@@ -20,8 +20,8 @@ from tensorboard.plugins.hparams import api as hparams
 from jobi_tf.data.batches import number_of_queries
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.negatives import can_filter
-from jobi_tf.data.occurrences import SIDES, TAIL, KnownAnswers
-from jobi_tf.datasets.statistics import CATEGORIES, entity_degrees, entity_types, relation_categories
+from jobi_tf.data.occurrences import SIDES, TAIL, KnownAnswers, entity_degrees
+from jobi_tf.datasets.statistics import CATEGORIES, entity_types, relation_categories
 from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, calibrate_sample, score_sample
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
@@ -361,7 +361,7 @@ def write_projector(logs: Path, model: JoBi, graph: Graph, categories: np.ndarra
     An entity also has its number of training triples, and the relation and side that it occurs with most often; a
     relation its number of training triples and its category, out of `categories`, str [relations].
     """
-    degrees = entity_degrees(graph)
+    degrees = entity_degrees(graph.train, graph.num_entities)
     entities = np.argsort(-degrees, kind="stable")[:MOST_VECTORS]
     relations = np.arange(min(graph.num_relations, MOST_VECTORS))
     triples = np.bincount(graph.train[:, 1], minlength=graph.num_relations)

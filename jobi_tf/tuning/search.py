@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.files import check_new, written_beside
-from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, train_locked
+from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, one_at_a_time, train_locked
 from jobi_tf.report.runs import run_summary
 from jobi_tf.training.config import read_settings
 from jobi_tf.tuning.results import DATABASE, SPACE, Results, number, run_folder
@@ -81,7 +81,7 @@ def search(
     # An interruption reaches this thread and ends the processes; the other one then notes which trials to retry.
     with ThreadPoolExecutor(1) as pool, Jobs(jobs) as processes:
         try:
-            pool.submit(_Search(space, path, study, processes, on_event).run).result()
+            pool.submit(_Search(space, path, study, processes, one_at_a_time(on_event)).run).result()
         except optuna.exceptions.StorageInternalError as error:
             raise JobiError(f"cannot use Optuna's storage in {storage or path / DATABASE}: {_reason(error)}") from None
     results = Results.of(study, space, path)
@@ -206,7 +206,7 @@ class _Search:
         config = self.space.config(params, run_dir=str(folder.path))
         for name, value in {"begun": trial.number, "retry": False, "pruned": False}.items():
             trial.set_user_attr(name, value)
-        self._tell(first, None)
+        self.on_event(first, None)
         try:
             log = folder.path.with_suffix(".log")
             self.jobs.run(train_locked, config, log=log, on_epoch=partial(self._report, trial, first))
@@ -219,13 +219,9 @@ class _Search:
             raise optuna.TrialPruned
         return trial.user_attrs["metrics"][self.space.metric]
 
-    def _tell(self, trial: int, event: Epoch | None) -> None:
-        with self.lock:
-            self.on_event(trial, event)
-
     def _report(self, trial: Trial, first: int, event: Epoch) -> bool:
         """Reports the metric of a ranking; returns whether the trial should end early."""
-        self._tell(first, event)
+        self.on_event(first, event)
         value = event.logs.get(f"val_{self.space.metric}")
         if value is None:
             return False

@@ -7,6 +7,7 @@ import pytest
 from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import cache, load_graph, prepare, reading
 from jobi_tf.errors import DataError, JobiError
+from jobi_tf.files import new_folder
 
 from .files import write_folder
 
@@ -53,10 +54,8 @@ def test_damaged_copy_is_made_again(tmp_path):
 
 def test_killed_preparation_is_removed(tmp_path, home):
     folder = write_folder(tmp_path / "mine")
-    (home / "graphs").mkdir(parents=True)
-    running, killed = (home / "graphs" / f".tmp-{number}-mine" for number in (1, 2))
-    for path in (running, killed):
-        path.mkdir()
+    writings = [new_folder(home / "graphs" / name) for name in ("mine", "other")]
+    running, killed = (writing.__enter__() for writing in writings)  # and never left, as if the process were killed
     os.utime(killed, (1, 1))
     prepared = prepare(folder)
     assert {*(home / "graphs").iterdir()} == {prepared.folder, running}
