@@ -213,8 +213,8 @@ SETTINGS = {
     "Recipe": "recipe minutes",
     "Data": "dataset split columns header weights",
     "Model": "model dim joint reciprocal warm_start entity_vectors freeze_entities",
-    "Loss": "loss alpha answers_per_query pair_entities margin adversarial_temperature label_smoothing n3 n3_pair "
-    "l2 dura entity_dropout relation_dropout relation_prediction",
+    "Loss": "loss alpha answers_per_query rare_weight pair_entities margin adversarial_temperature label_smoothing "
+    "n3 n3_pair l2 dura entity_dropout relation_dropout relation_prediction",
     "Negatives": "p negatives negatives_mode chunk filter_negatives",
     "Optimizer": "optimizer learning_rate batch_size",
     "Schedule": "schedule epochs average_epochs eval_every eval_first monitor patience",

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import Graph, check_is_graph
 from jobi_tf.data.negatives import WHOLE, NegativeSampler, Part
-from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences
+from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences, entity_degrees
 from jobi_tf.data.seeds import stream
 from jobi_tf.data.shards import RECORD, Shards
 from jobi_tf.errors import UsageError, check_at_least
@@ -205,6 +205,7 @@ def query_batches(
     seed: int = 0,
     *,
     answers_per_query: int = ANSWERS_PER_QUERY,
+    rare_weight: float = 1.0,
     pair_entities: int | None = None,
     split: str = "train",
     first_step: int = 0,
@@ -223,6 +224,9 @@ def query_batches(
         seed: seed of the order.
         answers_per_query: largest number of answers of a query, m. With 1 each training triple makes two queries, one
             for its head and one for its tail, as in the paper.
+        rare_weight: weight in the loss of a query whose answer is in no triple of the split, in (0, 1]. The weight
+            grows linearly with the number of triples with the answer, up to 1 for the entity with most; then all are
+            divided by their mean. Needs `answers_per_query=1`. From the code of Zhang et al., NeurIPS 2020 (DURA).
         pair_entities: number of entities that the pair head scores in a step, M. The steps take all entities in turn,
             in an order that changes, so that the expected loss is that of all entities. None: all entities, E.
         split: the split whose queries are in the batches.
@@ -234,7 +238,8 @@ def query_batches(
         A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, with the
         queries for heads before those for tails. `labels` has the key `triple`, the answers, int32 [B, m], padded with
         -1; and `pair` if `joint`, int8 [B, E] or [B, M], 1 for entities seen on that side of the relation in training.
-        The weight of a query, float32 [B], is its number of answers divided by the mean number.
+        The weight of a query, float32 [B], is its number of answers divided by the mean number. `rare_weight` changes
+        that of the triple head alone, not what regularisers and the pair head use.
 
     Raises:
         UsageError: an argument is out of range or has no effect, the batch is larger than the number of queries, or
@@ -245,6 +250,10 @@ def query_batches(
         raise UsageError("expected a graph without weights of triples for queries against all entities")
     if pair_entities is not None and not joint:
         raise UsageError(f"expected no pair_entities without the pair head (joint=False), got {pair_entities}")
+    if not 0 < rare_weight <= 1:
+        raise UsageError(f"expected rare_weight above 0 and at most 1, got {rare_weight}")
+    if rare_weight < 1 and answers_per_query > 1:
+        raise UsageError(f"expected answers_per_query=1 with rare_weight, got {answers_per_query}")
     check_at_least(1, answers_per_query=answers_per_query, pair_entities=1 if pair_entities is None else pair_entities)
     known = KnownAnswers.of_graph(graph, [split])
     parts, place = known.answers.in_parts(answers_per_query)
@@ -255,6 +264,10 @@ def query_batches(
     queries = tf.constant(np.stack([anchors, relations, sides], 1), tf.int32)
     mean_answers, listed = len(parts.entities) / count, _ragged(parts)
     seen = _ragged(Occurrences.of_graph(graph).seen) if joint else None
+    if rare_weight < 1:
+        degrees = entity_degrees(graph.split(split), graph.num_entities)[parts.entities]
+        factors = rare_weight + (1 - rare_weight) * degrees / degrees.max()
+        factors = tf.constant(factors / factors.mean(), tf.float32)  # one for each query
     order, turns = stream(seed, "order"), stream(seed, "pair entities")
     entities = graph.num_entities
     size = min(pair_entities or entities, entities)
@@ -276,7 +289,10 @@ def query_batches(
                 # A row for each query, since with several devices a batch is divided by rows.
                 inputs["pair_entities"] = tf.broadcast_to(chosen, [batch_size // part.count, size])
             labels["pair"] = tf.gather(pairs, place)
-        return inputs, labels, dict.fromkeys(labels, inputs["weights"])
+        weights = dict.fromkeys(labels, inputs["weights"])
+        if rare_weight < 1:
+            weights["triple"] *= tf.gather(factors, ids)
+        return inputs, labels, weights
 
     return _endless(batch, first_step)
 

@@ -195,7 +195,7 @@ def build_batches(
 ) -> tf.data.Dataset:
     """Returns the endless stream of training batches from step `first_step` on, given `completed` settings."""
     queries = config.full_softmax
-    names = ["answers_per_query", "pair_entities"] if queries else ["negatives", "p", "filter_negatives"]
+    names = ["answers_per_query", "rare_weight", "pair_entities"] if queries else ["negatives", "p", "filter_negatives"]
     names += ["chunk"] * config.shared
     options = {name: getattr(config, name) for name in ("batch_size", "joint", "seed", *names)}
     options |= {"split": split, "first_step": first_step, **more}

@@ -73,6 +73,13 @@ class TrainConfig(BaseModel):
     answers_per_query: int = Field(
         8, ge=1, description="full-softmax: largest number of answers of a query; others are split (paper: 1)"
     )
+    rare_weight: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="full-softmax: weight in the loss of an answer in no training triple, while the most frequent one "
+        "has 1 (needs answers-per-query 1)",
+    )
     pair_entities: int | None = Field(
         None, ge=1, description="full-softmax: entities in the pair loss of a step, taken in turn (default: all)"
     )
@@ -210,7 +217,8 @@ class TrainConfig(BaseModel):
             yield names, f"the loss {_FULL} takes all entities instead of negatives"
             yield ("table_dtype",), f"the loss {_FULL} updates the whole table in float32"
         else:
-            yield ("answers_per_query", "pair_entities", "precision"), f"only the loss {_FULL} scores all entities"
+            names = ("answers_per_query", "rare_weight", "pair_entities", "precision")
+            yield names, f"only the loss {_FULL} scores all entities"
             if not self.shared:
                 yield ("chunk",), f"the negatives_mode {self.negatives_mode} shares no negatives"
         if self.loss not in ("logistic", "margin"):
@@ -269,6 +277,8 @@ class TrainConfig(BaseModel):
             yield "negatives_mode", expected, "the sides of a triple have different scores"
         if self.weights is not None and full:
             yield "loss", f"another loss than {_FULL} with weights", "a query has one weight for all of its answers"
+        if self.rare_weight < 1 and full and self.answers_per_query > 1:
+            yield "answers_per_query", "answers_per_query 1 with rare_weight", "a query has one weight in the loss"
         if self.merged_from is not None:
             yield "merged_from", "no merged_from", "a merged run has been put together and not trained"
 

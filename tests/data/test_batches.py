@@ -326,6 +326,19 @@ def test_more_queries_a_batch_than_there_are_is_refused():
         query_stream(1, QUERIES + 1)
 
 
+def test_rare_answers_weigh_less_in_the_triple_head():
+    inputs, labels, weights = query_stream(1, 2 * len(GRAPH.train), answers_per_query=1, rare_weight=0.25)[0]
+    heads, _, tails = GRAPH.train.T
+    degrees = np.array([np.sum((heads == x) | (tails == x)) for x in range(GRAPH.num_entities)])
+    expected = (0.25 + 0.75 * degrees / max(degrees))[labels["triple"][:, 0]]
+    np.testing.assert_allclose(weights["triple"], expected / expected.mean(), rtol=1e-5)
+    for equal in (weights["pair"], inputs["weights"]):
+        np.testing.assert_array_equal(equal, np.ones(len(equal)))
+    for wrong in ({"rare_weight": 0.5}, {"rare_weight": 0.0, "answers_per_query": 1}):
+        with pytest.raises(UsageError, match="rare_weight"):
+            query_stream(1, **wrong)
+
+
 def test_the_pair_head_can_look_at_some_entities_at_a_time():
     size, entities = 4, GRAPH.num_entities
     turns = entities // size

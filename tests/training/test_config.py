@@ -63,6 +63,8 @@ def test_a_missing_file_and_one_that_is_no_text(tmp_path):
         ({"joint": False, "n3_pair": 0.1}, "n3_pair"),
         ({"pair_entities": 9}, "pair_entities"),
         ({"answers_per_query": 1}, "answers_per_query"),
+        ({"rare_weight": 0.5}, "rare_weight"),
+        ({"loss": "full-softmax", "rare_weight": 0.5}, "answers_per_query"),
         ({"loss": "full-softmax", "joint": False, "pair_entities": 9}, "pair_entities"),
         ({"eval_every": 0, "patience": 9}, "patience"),
         ({"eval_every": 0, "monitor": "mrr"}, "monitor"),
