@@ -38,7 +38,7 @@ def unique(ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def compiled_with_gradient(function: Callable) -> Callable:
-    """Compiles a function as `compiled` does, and its gradient, which computes the function again.
+    """Compiles a function and its gradient, which computes the function again, where `compiled` compiles it.
 
     The function takes any other arguments first, and then tensors, and returns one tensor.
     """
@@ -53,6 +53,8 @@ def compiled_with_gradient(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(*arguments):  # type: ignore[no-untyped-def]
+        if on_gpu():
+            return function(*arguments)
         fixed = sum(not tf.is_tensor(x) for x in arguments)
 
         @tf.custom_gradient

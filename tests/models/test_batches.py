@@ -54,8 +54,11 @@ def by_ranking(model, inputs):
     return tf.reshape(tf.concat([own, chosen], 1), [*triples.shape[:-1], -1])
 
 
+@pytest.mark.parametrize("gpu", [False, True])
 @pytest.mark.parametrize(("name", "form", "reciprocal"), [*FAST, *SLOW])
-def test_scores_and_gradients_are_those_of_ranking(name, form, reciprocal):
+def test_scores_and_gradients_are_those_of_ranking(name, form, reciprocal, gpu, monkeypatch):
+    for module in (jobi_tf.compiled, products):
+        monkeypatch.setattr(module, "on_gpu", lambda: gpu)
     model, inputs = jobi_tf.JoBi(ENTITIES, RELATIONS, 4, name, reciprocal=reciprocal), batch(form)
     tables = [model.entities.table, model.heads[0].relations.table, *model.heads[0].shared.values()]
     results = []
