@@ -1,6 +1,8 @@
 """`python -m benchmarks`, which `make bench` calls."""
 
 import json
+import os
+import signal
 import sys
 import tempfile
 import time
@@ -30,7 +32,7 @@ OUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 def main(
     only: tuple[str, ...], repeats: int, tiny: bool, peers: bool, against: Path | None, out: Path | None, list_: bool
 ) -> None:
-    """Time training, ranking, loading and serving on this machine, beside the committed figures.
+    """Time training, ranking, loading and serving on the CPU of this machine, beside the committed figures.
 
     Nothing else should run at the same time. All of it takes about an hour, with the peers about half an hour more.
     """
@@ -41,8 +43,9 @@ def main(
     if against and not python(against).exists():
         raise click.UsageError(f"expected {python(against)}, which does not exist: run `make setup` in {against}")
     out = out or Path(f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json")
-    if not out.absolute().parent.is_dir():
-        raise click.UsageError(f"expected --out in a folder that exists, got {out}")
+    if not os.access(out.absolute().parent, os.W_OK):
+        raise click.UsageError(f"expected --out in a folder that exists and can be written, got {out}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     names = [x for x in SUITES if x in only or (x == "peers" and peers) or (not only and x not in ON_REQUEST)]
     results: list[Figure] = []
     status = 0
@@ -52,7 +55,7 @@ def main(
             for name in names:
                 measure(name, setting, results, out)
         except KeyboardInterrupt:
-            click.echo("Interrupted; what was measured before is kept.", err=True)
+            click.echo("Interrupted; the suites that were complete are kept.", err=True)
             status = INTERRUPTED
     save(results, setting, out)
     show(results, setting)
@@ -69,8 +72,9 @@ def measure(name: str, setting: Setting, results: list[Figure], out: Path) -> No
             save(results, setting, out)
     except MeasurementError as error:  # its data could not be made
         results.append({"name": name, "reason": str(error)})
-    if name == "growth":
-        write_growth(results, out.absolute().parent)
+    finally:
+        if name == "growth":
+            write_growth(results, out.absolute().parent)
 
 
 def save(results: list[Figure], setting: Setting, out: Path) -> None:

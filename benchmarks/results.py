@@ -83,7 +83,6 @@ def report(results: Sequence[Figure], tiny: bool, against: Path | None) -> dict[
             "cores": os.cpu_count(),
             "memory_bytes": psutil.virtual_memory().total,
             "system": platform.platform(),
-            "load": os.getloadavg()[0],
         },
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "figures": [x for x in results if "reason" not in x],

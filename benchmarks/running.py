@@ -21,6 +21,7 @@ KEEP_MEMORY = {
     f"glibc.malloc.trim_threshold={2**31 - 1}:glibc.malloc.hugetlb=1"
 }
 KEEPS_MEMORY = {"train", "quality", "epochs", "rows"}
+FOLDERS = {"JOBI_TF_ARCHIVES", "JOBI_TF_HOME"}  # variables
 
 
 class MeasurementError(Exception):
@@ -103,6 +104,8 @@ def worker(
     folder = work / ("other" if checkout else "here")
     folder.mkdir(exist_ok=True)
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"} | os.environ
+    environment |= {"CUDA_VISIBLE_DEVICES": "-1"}  # clocks here do not wait for a GPU, and peers do not use one
+    environment |= {x: str(Path(environment[x]).absolute()) for x in FOLDERS & environment.keys()}
     environment |= {"JOBI_TF_HOME": str(folder / "cache")} if own_cache else {}
     environment |= KEEP_MEMORY if task.function in KEEPS_MEMORY else {}
     command = task.function
@@ -130,7 +133,11 @@ def worker(
             lines = errors.read().decode(errors="replace").strip().splitlines()
             raise MeasurementError(lines[-1].strip() if lines else f"the process ended with status {status}")
 
-        yield measure
+        try:
+            yield measure
+        except BaseException:  # such as Ctrl-C, which a process that computes would outlive
+            process.kill()
+            raise
 
 
 def run(name: str, suite: Suite, setting: Setting) -> Iterator[Figure]:

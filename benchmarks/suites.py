@@ -139,7 +139,7 @@ def ranking(setting: Setting) -> Iterator[Suite]:
 # Title of another library, how many triples it ranks, and the targets of jobi-tf's rates divided by its rates.
 PEERS: dict[str, tuple[str, int, dict[str, str]]] = {
     "pykeen": ("PyKEEN 1.11.1", 2048, {"train": ">= 10", "rank": ">= 60"}),
-    "ampligraph": ("AmpliGraph 2.2.0", 512, {"train": ">= 2.5"}),
+    "ampligraph": ("AmpliGraph 2.2.0", 2048, {"train": ">= 2.5"}),
     "libkge": ("LibKGE", 2048, {"train-shared": ">= 8"}),
 }
 
@@ -150,7 +150,7 @@ def peers(setting: Setting) -> Iterator[Suite]:
     ours = {
         "train": fit(setting, folder),
         "train-shared": fit(setting, folder, negatives_mode="shared"),
-        "rank": Task("rank", {"dataset": str(folder), "dim": size["dim"]}),
+        "rank": Task("rank", {"dataset": str(folder), "dim": size["dim"], "whole": True}),
     }
     for name, (title, ranked, targets) in PEERS.items():
         command = _peer(name, folder, *([200, 20] if setting.tiny else [20_000, ranked]), *size.values())

@@ -39,7 +39,7 @@ WARN_OF_TIES = 0.01  # of MRR
 @cloup.option("--filter-with-test", is_flag=True, help="Also filter with test triples when valid or train is ranked.")
 @candidates_option
 @json_option
-@cloup.option("--memory-budget", type=COUNT, metavar="MB", default=512, help="Memory for the scores of a block.")
+@cloup.option("--memory-budget", type=COUNT, metavar="MB", default=1024, help="Memory for the scores of a block.")
 @settings_options("devices", "logical_devices")
 def evaluate(
     runs: tuple[Path, ...],

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.compiled import compiled
+from jobi_tf.compiled import compiled, on_gpu
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
 from jobi_tf.errors import JobiError, UsageError
@@ -17,7 +17,7 @@ from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.workers import has_servers, local_replicas, parts_of, read_in_blocks, sum_over_workers
 
-MEMORY_BUDGET = 512 * 2**20
+MEMORY_BUDGET = 2**30
 # Scores of this size are still fast to read again, and their memory is reused from block to block.
 FAST_BYTES = 32 * 2**20
 PARTS = 8  # of the scores of a query, which are compared side by side
@@ -325,10 +325,11 @@ _compiled_count = compiled(_count)
 
 def _block(model: RankedModel, candidates: int, memory_budget: int) -> int:
     """Returns the number of queries of a block."""
-    # The products and the scores, float32; comparisons, bool, and their casts to int32.
+    # The products, and the scores again where a query has several answers, float32; where they are not compiled, also
+    # comparisons, bool, and their casts to int32. Each block reads all candidates, which a few queries are not worth.
     products = model.scorer.dot_products if isinstance(model, JoBi) else 1
-    bytes_per_query = candidates * (4 * (1 + products) + 5)
-    fast = int(np.clip(FAST_BYTES // (4 * candidates), 64, 1024))
+    bytes_per_query = candidates * (4 * (1 + products) + 5 * on_gpu())
+    fast = int(np.clip(FAST_BYTES // (4 * candidates), 128, 1024))
     return max(1, min(fast, memory_budget // bytes_per_query))
 
 

@@ -107,7 +107,7 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
     With parameter servers it is that of the chief, which ranks the validation triples by one part of a table at a time.
     """
     tables = _Tables(config, graph)
-    ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, 64 * 13 * graph.num_entities)
+    ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, 128 * 8 * graph.num_entities)
     return Memory(
         RUNTIME,
         # The devices that a CPU is split into have a copy each, in the same memory.
@@ -193,7 +193,11 @@ def check_memory(config: TrainConfig, graph: Graph, servers: int = 0, available:
     if config.strategy == "parameter-server":
         advice = "more servers, or shards (`jobi-tf data prepare --shards`), which leave the triples in files"
     elif config.full_softmax:
-        advice = "a smaller batch_size or dim, pair_entities, or the loss softmax with sampled negatives"
+        advice = "a smaller batch_size or dim"
+        if config.joint:
+            advice += ", pair_entities"
+        if config.model != "conve":  # which has no other loss
+            advice += ", or the loss softmax with sampled negatives"
     else:
         advice = (
             "average_epochs 1 (no mean of the weights), table_dtype bfloat16 (half the memory of the tables), the "
