@@ -145,6 +145,7 @@ def write_growth(figures: Sequence[Figure], folder: Path) -> None:
     """
     import pandas as pd
     from matplotlib.figure import Figure as Picture
+    from matplotlib.ticker import EngFormatter, LogLocator
 
     rows = []
     measured = [x for x in figures if x["name"].startswith("growth/") and "reason" not in x]
@@ -162,9 +163,15 @@ def write_growth(figures: Sequence[Figure], folder: Path) -> None:
     for (above, below), (varied, points) in zip(axes.T, groups, strict=True):
         above.fill_between(points.value, points.step_ms_min, points.step_ms_max, alpha=0.3)
         above.plot(points.value, points.step_ms, marker="o")
-        below.plot(points.value, points.peak_mb, marker="o", color="C1")
-        below.set(xlabel=varied, xscale="log", xticks=points.value, xticklabels=[f"{x:,}" for x in points.value])
+        below.plot(points.value, points.peak_mb / 1000, marker="o", color="C1")
+        below.set(xlabel=varied, xscale="log", xticks=points.value)
         below.minorticks_off()
-    axes[0, 0].set(yscale="log", ylabel="ms a step (median, min to max)")
-    axes[1, 0].set(yscale="log", ylabel="peak memory of the process, MB")
+        below.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for axis, label in zip(
+        axes[:, 0], ("ms a step (median, min to max)", "peak memory of the process, GB"), strict=True
+    ):
+        axis.set(yscale="log", ylabel=label)
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+        axis.yaxis.set_minor_formatter("{x:g}")
     picture.savefig(folder / "growth.png", dpi=130)

@@ -36,7 +36,8 @@ from jobi_tf.workers import is_chief
 
 SAMPLE = 200  # triples, or queries, whose scores and gradients are shown
 SHOWN_QUERIES, SHOWN_ANSWERS = 5, 5
-MOST_VECTORS = 20_000  # for the projector, histograms and norms: no copy of a large table is made
+MOST_VECTORS = 20_000  # for the projector and norms: no copy of a large table is made
+MOST_NUMBERS = 400_000  # in a histogram, for which TensorFlow takes 240 bytes a number
 
 # Settings that do not change the model.
 _NO_HPARAMS = {
@@ -150,7 +151,7 @@ class TensorBoard(keras.callbacks.Callback):
             if "scalars" in self.parts:
                 tf.summary.scalar(f"norms of embeddings/{name}", tf.reduce_mean(tf.norm(rows, axis=1)))
             if "histograms" in self.parts:
-                tf.summary.histogram(f"embeddings/{name}", rows)
+                _write_histogram(f"embeddings/{name}", rows)
         if self._sample:
             self._sample.write(model, self.parts)
         if "text" in self.parts:
@@ -215,7 +216,7 @@ class Sample:
                     tf.summary.scalar(tag, value)
             if "histograms" in parts:
                 for name, scores in self._scores(outputs["triple"], labels["triple"]).items():
-                    tf.summary.histogram(f"scores of a {split} sample/{name}", scores)
+                    _write_histogram(f"scores of a {split} sample/{name}", scores)
 
     def _measured(
         self, model: JoBi, inputs: Mapping[str, tf.Tensor], labels: Mapping[str, tf.Tensor], weights: Any
@@ -416,6 +417,12 @@ def _layout() -> Any:
         for name, tag in charts.items():
             category.chart.add(title=name).multiline.tag.append(tag)
     return custom_scalars.pb(layout)
+
+
+def _write_histogram(tag: str, numbers: tf.Tensor) -> None:
+    """Writes a histogram of at most `MOST_NUMBERS` of the numbers, evenly spaced."""
+    numbers = tf.reshape(numbers, [-1])
+    tf.summary.histogram(tag, numbers[:: 1 + tf.size(numbers) // MOST_NUMBERS])
 
 
 def _write_hparams(config: TrainConfig, name: str) -> None:
