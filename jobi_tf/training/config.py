@@ -217,8 +217,8 @@ class TrainConfig(BaseModel):
             yield names, f"the loss {_FULL} takes all entities instead of negatives"
             yield ("table_dtype",), f"the loss {_FULL} updates the whole table in float32"
         else:
-            names = ("answers_per_query", "rare_weight", "pair_entities", "precision")
-            yield names, f"only the loss {_FULL} scores all entities"
+            reason = f"only the loss {_FULL} scores all entities"
+            yield ("answers_per_query", "rare_weight", "pair_entities", "precision"), reason
             if not self.shared:
                 yield ("chunk",), f"the negatives_mode {self.negatives_mode} shares no negatives"
         if self.loss not in ("logistic", "margin"):

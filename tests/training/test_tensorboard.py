@@ -2,6 +2,7 @@ from pathlib import Path
 
 import keras
 import pytest
+import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import jobi_tf
@@ -85,6 +86,16 @@ def test_no_epoch_appears_twice_after_resuming(graph, tmp_path):
     assert scalars(tmp_path / "run" / "logs")["loss/total"] == [1, 2, 3]
     jobi_tf.resume(tmp_path / "run", callbacks=())
     assert scalars(tmp_path / "run" / "logs")["loss/total"] == [1, 2, 3, 4]
+
+
+def test_a_histogram_counts_some_of_many_numbers(graph, tmp_path, monkeypatch):
+    monkeypatch.setattr(jobi_tf.training.tensorboard, "MOST_NUMBERS", 50)
+    settings = SETTINGS | {"tensorboard": "histograms", "epochs": 1, "eval_every": 1}
+    events = read(jobi_tf.train(graph, run_dir=str(tmp_path / "run"), **settings).path / "logs")
+    for tag in ("embeddings/entities", "scores of a valid sample/negatives"):
+        (histogram,) = events.Tensors(tag)
+        counts = tf.make_ndarray(histogram.tensor_proto)[:, 2]
+        assert 25 < counts.sum() <= 50
 
 
 def test_parts_can_be_left_out(graph, tmp_path):
