@@ -43,7 +43,8 @@ def main(
     if against and not python(against).exists():
         raise click.UsageError(f"expected {python(against)}, which does not exist: run `make setup` in {against}")
     out = out or Path(f"bench-{time.strftime('%Y%m%d-%H%M%S')}.json")
-    if not os.access(out.absolute().parent, os.W_OK):
+    folder = out.absolute().parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise click.UsageError(f"expected --out in a folder that exists and can be written, got {out}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     names = [x for x in SUITES if x in only or (x == "peers" and peers) or (not only and x not in ON_REQUEST)]

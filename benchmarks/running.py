@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -115,7 +116,9 @@ def worker(
     with (
         tempfile.TemporaryFile() as errors,
         suppress(BrokenPipeError),  # of closing the stdin of a process that has ended
-        subprocess.Popen(command, **pipes, stderr=errors, env=environment, cwd=folder) as process,
+        subprocess.Popen(
+            command, **pipes, stderr=errors, env=environment, cwd=folder, start_new_session=True
+        ) as process,
     ):
 
         def measure(arguments: dict[str, Any]) -> dict[str, float]:
@@ -135,8 +138,9 @@ def worker(
 
         try:
             yield measure
-        except BaseException:  # such as Ctrl-C, which a process that computes would outlive
-            process.kill()
+        except BaseException:  # such as Ctrl-C, which what the process computes or has started would outlive
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             raise
 
 

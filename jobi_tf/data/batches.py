@@ -224,8 +224,8 @@ def query_batches(
         seed: seed of the order.
         answers_per_query: largest number of answers of a query, m. With 1 each training triple makes two queries, one
             for its head and one for its tail, as in the paper.
-        rare_weight: weight in the loss of a query whose answer is in no triple of the split, in (0, 1]. The weight
-            grows linearly with the number of triples with the answer, up to 1 for the entity with most; then all are
+        rare_weight: weight in the loss of a query whose answer is in no training triple, in (0, 1]. The weight grows
+            linearly with the number of training triples of the answer, up to 1 for the entity with most; then all are
             divided by their mean. Needs `answers_per_query=1`. From the code of Zhang et al., NeurIPS 2020 (DURA).
         pair_entities: number of entities that the pair head scores in a step, M. The steps take all entities in turn,
             in an order that changes, so that the expected loss is that of all entities. None: all entities, E.
@@ -265,8 +265,8 @@ def query_batches(
     mean_answers, listed = len(parts.entities) / count, _ragged(parts)
     seen = _ragged(Occurrences.of_graph(graph).seen) if joint else None
     if rare_weight < 1:
-        degrees = entity_degrees(graph.split(split), graph.num_entities)[parts.entities]
-        factors = rare_weight + (1 - rare_weight) * degrees / degrees.max()
+        degrees = entity_degrees(graph.train, graph.num_entities)
+        factors = rare_weight + (1 - rare_weight) * degrees[parts.entities] / degrees.max()
         factors = tf.constant(factors / factors.mean(), tf.float32)  # one for each query
     order, turns = stream(seed, "order"), stream(seed, "pair entities")
     entities = graph.num_entities

@@ -325,10 +325,14 @@ _compiled_count = compiled(_count)
 
 def _block(model: RankedModel, candidates: int, memory_budget: int) -> int:
     """Returns the number of queries of a block."""
-    # The products, and the scores again where a query has several answers, float32; where they are not compiled, also
-    # comparisons, bool, and their casts to int32. Each block reads all candidates, which a few queries are not worth.
-    products = model.scorer.dot_products if isinstance(model, JoBi) else 1
-    bytes_per_query = candidates * (4 * (1 + products) + 5 * on_gpu())
+    # Float32: the products, the scores made of them, and the scores again where a query has several answers. On GPUs,
+    # where nothing is compiled, also comparisons, bool, and their casts to int32.
+    matrices = 2
+    if isinstance(model, JoBi):
+        products = model.scorer.dot_products
+        matrices = 1 + products + (products > 1 or model.scorer.distance)
+    bytes_per_query = candidates * (4 * matrices + 5 * on_gpu())
+    # Each block reads all candidates, which is not worth it for a few queries.
     fast = int(np.clip(FAST_BYTES // (4 * candidates), 128, 1024))
     return max(1, min(fast, memory_budget // bytes_per_query))
 

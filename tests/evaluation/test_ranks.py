@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import jobi_tf
+from jobi_tf.compiled import on_gpu
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
@@ -15,6 +16,8 @@ from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from tests.graphs import named_graph, random_graph
 
 from .oracle import brute_force_ranks, triple_set
+
+BYTES = 8 + 5 * on_gpu()  # that a block takes for each candidate of a query
 
 COLUMNS = {"head": 0, "tail": 2}
 RULES = ["realistic", "optimistic", "pessimistic"]
@@ -198,7 +201,7 @@ def test_metrics_by_hand():
 
 def test_progress_counts_every_triple():
     seen: list[int] = []
-    evaluate(run(random_graph()), side="head", memory_budget=8 * 30 * 10, progress=seen.append)
+    evaluate(run(random_graph()), side="head", memory_budget=BYTES * 30 * 10, progress=seen.append)
     assert seen == [10, 10, 5]
 
 
@@ -219,7 +222,7 @@ def test_triples_of_one_query_are_ranked_as_alone(side):
     """Many triples for each query, in blocks that end within a query."""
     tiny = run(random_graph(entities=12, relations=2, train=20, valid=0, test=150))
     known = triple_set(*tiny.graph.splits.values())
-    ranker = Ranker(tiny.model, KnownAnswers.of_graph(tiny.graph, tiny.graph.splits), memory_budget=8 * 12 * 7)
+    ranker = Ranker(tiny.model, KnownAnswers.of_graph(tiny.graph, tiny.graph.splits), memory_budget=BYTES * 12 * 7)
     assert ranker.block == 7
     expected = brute_force_ranks(tiny.model, tiny.graph.test, COLUMNS[side], "realistic", known)
     np.testing.assert_array_equal(ranker.rank(tiny.graph.test, SIDES.index(side)).ranks(), expected)
@@ -232,7 +235,7 @@ def test_ranks_do_not_depend_on_where_a_block_ends(side):
     known = KnownAnswers.of_graph(tiny.graph, tiny.graph.splits)
     whole = Ranker(tiny.model, known).rank(tiny.graph.test, number)
     for block in range(1, 9):
-        found = Ranker(tiny.model, known, memory_budget=8 * 30 * block).rank(tiny.graph.test, number)
+        found = Ranker(tiny.model, known, memory_budget=BYTES * 30 * block).rank(tiny.graph.test, number)
         np.testing.assert_array_equal(found.greater, whole.greater)
         np.testing.assert_array_equal(found.equal, whole.equal)
 
