@@ -92,6 +92,8 @@ class Ranker:
             mask[candidates] = True
             self._mask = tf.constant(mask)
         self.block = _block(model, model.num_entities, memory_budget)
+        # Scores are copied for each triple where a query has several.
+        self._block_of_several = _block(model, model.num_entities, memory_budget, copies=1)
         self._strategy = tf.distribute.get_strategy()
         self._replicas = local_replicas(self._strategy)
         # A partial: TensorFlow would take the functions of all models for one that is traced again and again, and warn.
@@ -117,20 +119,23 @@ class Ranker:
         keys = relation * self.model.num_entities + anchor  # by relation, as rules are looked up by relation
         _, first, query, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         order = np.lexsort((query, counts[query]))  # triples of one query together, single ones first
+        single = np.count_nonzero(counts[query] == 1)
+        parts = (order[:single], self.block), (order[single:], self._block_of_several)
+        blocks = [x[i : i + size] for x, size in parts for i in range(0, len(x), size)]
         ranks, finite = np.zeros((2, len(triples)), np.int64), True
         replicas, own = self._strategy.num_replicas_in_sync, slice(self._replicas[0], self._replicas[-1] + 1)
         with full_float32():
             candidates = self._strategy.run(self._candidates) if len(triples) else None
             if len(triples) and replicas == 1:
                 self._trace(candidates, side)
-            for start in range(0, len(triples), self.block * replicas):
-                blocks = [order[start + i * self.block :][: self.block] for i in range(replicas)]
-                arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in blocks[own]]
-                for block, (counted, good) in zip(blocks[own], self._counts(arguments, candidates, side), strict=True):
+            for start in range(0, len(blocks), replicas):
+                each = [*blocks[start : start + replicas], *[order[:0]] * (start + replicas - len(blocks))]
+                arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in each[own]]
+                for block, (counted, good) in zip(each[own], self._counts(arguments, candidates, side), strict=True):
                     ranks[:, block] = counted
                     finite = finite and good
                 if progress:
-                    progress(sum(map(len, blocks)))
+                    progress(sum(map(len, each)))
         # Workers add up what they counted: each has zeros for the blocks of the others.
         greater, equal, bad = sum_over_workers(self._strategy, np.vstack([ranks, np.full(len(triples), not finite)]))
         check_finite(not bad.any())
@@ -323,14 +328,14 @@ def _count(scores: tf.Tensor, true: tf.Tensor, mask: tf.Tensor | None = None) ->
 _compiled_count = compiled(_count)
 
 
-def _block(model: RankedModel, candidates: int, memory_budget: int) -> int:
-    """Returns the number of queries of a block."""
-    # Float32: the products, the scores made of them, and the scores again where a query has several answers. On GPUs,
-    # where nothing is compiled, also comparisons, bool, and their casts to int32.
-    matrices = 2
+def _block(model: RankedModel, candidates: int, memory_budget: int, copies: int = 0) -> int:
+    """Returns the number of triples of a block, given how many copies of their scores are made."""
+    # Float32: the products, the scores if they are not the only product, and copies. On GPUs, without XLA, also
+    # comparisons, bool, and their casts to int32.
+    matrices = 1 + copies
     if isinstance(model, JoBi):
         products = model.scorer.dot_products
-        matrices = 1 + products + (products > 1 or model.scorer.distance)
+        matrices = copies + products + (products > 1 or model.scorer.distance)
     bytes_per_query = candidates * (4 * matrices + 5 * on_gpu())
     # Each block reads all candidates, which is not worth it for a few queries.
     fast = int(np.clip(FAST_BYTES // (4 * candidates), 128, 1024))

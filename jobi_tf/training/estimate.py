@@ -107,8 +107,7 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
     With parameter servers it is that of the chief, which ranks the validation triples by one part of a table at a time.
     """
     tables = _Tables(config, graph)
-    # The scores of a block; only those of queries with several answers are copied, for which the budget has room.
-    ranking = FLOAT * tables.copied + min(MEMORY_BUDGET // 2, 128 * FLOAT * graph.num_entities)
+    ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, 128 * FLOAT * graph.num_entities)
     return Memory(
         RUNTIME,
         # The devices that a CPU is split into have a copy each, in the same memory.

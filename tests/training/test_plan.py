@@ -56,14 +56,14 @@ def test_a_step_touches_the_distinct_rows_of_a_batch():
 
 
 def test_the_strategy_follows_from_the_memory():
-    enough, less, little = planned(16 * 2**30), planned(5 * 2**30), planned(2**30)
+    enough, less, little = planned(16 * 2**30), planned(5.5 * 2**30), planned(2**30)
     assert (enough.strategy, enough.settings.optimizer) == ("one", "adam")
     last = planned(enough.memory.total - 1).settings
     assert (last.average_epochs, last.optimizer, last.table_dtype) == (1, "adam", "float32")
     assert (less.strategy, less.settings.optimizer, less.settings.table_dtype) == ("one", "adam", "bfloat16")
-    assert less.memory.total <= 5 * 2**30 < enough.memory.total
-    rows, both = planned(2.9 * 2**30, dim=25), planned(3.5 * 2**30)
-    distances = planned(5.5 * 2**30, model="rotate")
+    assert less.memory.total <= 5.5 * 2**30 < enough.memory.total
+    rows, both = planned(3.4 * 2**30, dim=25), planned(4 * 2**30)
+    distances = planned(6 * 2**30, model="rotate")
     assert [x.settings.optimizer for x in (rows, both, distances)] == ["row-adagrad"] * 3
     assert [x.settings.table_dtype for x in (rows, both, distances)] == ["float32", "bfloat16", "float32"]
     assert (rows.settings.learning_rate, enough.settings.learning_rate) == (0.1, 0.0008)
@@ -75,7 +75,7 @@ def test_the_strategy_follows_from_the_memory():
 
 
 def test_a_given_learning_rate_stays_and_servers_take_tables_of_32_bits():
-    smaller, servers = planned(3.5 * 2**30, learning_rate=0.5), planned(2**30, table_dtype="bfloat16")
+    smaller, servers = planned(4 * 2**30, learning_rate=0.5), planned(2**30, table_dtype="bfloat16")
     assert (smaller.settings.optimizer, smaller.settings.learning_rate) == ("row-adagrad", 0.5)
     assert (servers.strategy, servers.settings.table_dtype, servers.memory.average) == (
         "parameter-server",
