@@ -167,9 +167,8 @@ def write_growth(figures: Sequence[Figure], folder: Path) -> None:
         below.set(xlabel=varied, xscale="log", xticks=points.value)
         below.minorticks_off()
         below.xaxis.set_major_formatter(EngFormatter(sep=""))
-    for axis, label in zip(
-        axes[:, 0], ("ms a step (median, min to max)", "peak memory of the process, GB"), strict=True
-    ):
+    labels = ("ms a step (median, min to max)", "peak memory of the process, GB")
+    for axis, label in zip(axes[:, 0], labels, strict=True):
         axis.set(yscale="log", ylabel=label)
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))

@@ -22,7 +22,7 @@ KEEP_MEMORY = {
     f"glibc.malloc.trim_threshold={2**31 - 1}:glibc.malloc.hugetlb=1"
 }
 KEEPS_MEMORY = {"train", "quality", "epochs", "rows"}
-FOLDERS = {"JOBI_TF_ARCHIVES", "JOBI_TF_HOME"}  # variables
+FOLDERS = {"JOBI_TF_ARCHIVES", "JOBI_TF_HOME"}  # environment variables that may hold a relative path
 
 
 class MeasurementError(Exception):
@@ -105,7 +105,7 @@ def worker(
     folder = work / ("other" if checkout else "here")
     folder.mkdir(exist_ok=True)
     environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"} | os.environ
-    environment |= {"CUDA_VISIBLE_DEVICES": "-1"}  # clocks here do not wait for a GPU, and peers do not use one
+    environment |= {"CUDA_VISIBLE_DEVICES": "-1"}  # the clocks do not wait for a GPU
     environment |= {x: str(Path(environment[x]).absolute()) for x in FOLDERS & environment.keys()}
     environment |= {"JOBI_TF_HOME": str(folder / "cache")} if own_cache else {}
     environment |= KEEP_MEMORY if task.function in KEEPS_MEMORY else {}
@@ -138,7 +138,7 @@ def worker(
 
         try:
             yield measure
-        except BaseException:  # such as Ctrl-C, which what the process computes or has started would outlive
+        except BaseException:  # such as Ctrl-C: the process, and those that it has started, would go on
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise

@@ -224,9 +224,10 @@ def query_batches(
         seed: seed of the order.
         answers_per_query: largest number of answers of a query, m. With 1 each training triple makes two queries, one
             for its head and one for its tail, as in the paper.
-        rare_weight: weight in the loss of a query whose answer is in no training triple, in (0, 1]. The weight grows
-            linearly with the number of training triples of the answer, up to 1 for the entity with most; then all are
-            divided by their mean. Needs `answers_per_query=1`. From the code of Zhang et al., NeurIPS 2020 (DURA).
+        rare_weight: weight of the rarest answers in the loss, in (0, 1]. The weight of a query grows linearly with the
+            number of training triples of its answer, from this value for none to 1 for the entity with most; then all
+            weights are divided by their mean. Needs `answers_per_query=1`. From the code of Zhang et al., NeurIPS 2020
+            (DURA).
         pair_entities: number of entities that the pair head scores in a step, M. The steps take all entities in turn,
             in an order that changes, so that the expected loss is that of all entities. None: all entities, E.
         split: the split whose queries are in the batches.
@@ -238,8 +239,8 @@ def query_batches(
         A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, with the
         queries for heads before those for tails. `labels` has the key `triple`, the answers, int32 [B, m], padded with
         -1; and `pair` if `joint`, int8 [B, E] or [B, M], 1 for entities seen on that side of the relation in training.
-        The weight of a query, float32 [B], is its number of answers divided by the mean number. `rare_weight` changes
-        that of the triple head alone, not what regularisers and the pair head use.
+        The weight of a query, float32 [B], is its number of answers divided by the mean number. `rare_weight`
+        changes the weights of the triple head only, not those of the pair head and of regularisers.
 
     Raises:
         UsageError: an argument is out of range or has no effect, the batch is larger than the number of queries, or

@@ -20,6 +20,7 @@ from jobi_tf.workers import has_servers, local_replicas, parts_of, read_in_block
 MEMORY_BUDGET = 2**30
 # Scores of this size are still fast to read again, and their memory is reused from block to block.
 FAST_BYTES = 32 * 2**20
+LEAST_QUERIES = 128  # of a block, if they fit into memory: each block reads all candidates
 PARTS = 8  # of the scores of a query, which are compared side by side
 WORTH_COMPILING = 2**12  # candidates
 
@@ -122,6 +123,7 @@ class Ranker:
         single = np.count_nonzero(counts[query] == 1)
         parts = (order[:single], self.block), (order[single:], self._block_of_several)
         blocks = [x[i : i + size] for x, size in parts for i in range(0, len(x), size)]
+        blocks += [order[:0]] * (-len(blocks) % self._strategy.num_replicas_in_sync)
         ranks, finite = np.zeros((2, len(triples)), np.int64), True
         replicas, own = self._strategy.num_replicas_in_sync, slice(self._replicas[0], self._replicas[-1] + 1)
         with full_float32():
@@ -129,7 +131,7 @@ class Ranker:
             if len(triples) and replicas == 1:
                 self._trace(candidates, side)
             for start in range(0, len(blocks), replicas):
-                each = [*blocks[start : start + replicas], *[order[:0]] * (start + replicas - len(blocks))]
+                each = blocks[start : start + replicas]
                 arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in each[own]]
                 for block, (counted, good) in zip(each[own], self._counts(arguments, candidates, side), strict=True):
                     ranks[:, block] = counted
@@ -337,8 +339,7 @@ def _block(model: RankedModel, candidates: int, memory_budget: int, copies: int 
         products = model.scorer.dot_products
         matrices = copies + products + (products > 1 or model.scorer.distance)
     bytes_per_query = candidates * (4 * matrices + 5 * on_gpu())
-    # Each block reads all candidates, which is not worth it for a few queries.
-    fast = int(np.clip(FAST_BYTES // (4 * candidates), 128, 1024))
+    fast = int(np.clip(FAST_BYTES // (4 * candidates), LEAST_QUERIES, 1024))
     return max(1, min(fast, memory_budget // bytes_per_query))
 
 

@@ -77,8 +77,8 @@ class TrainConfig(BaseModel):
         1.0,
         gt=0,
         le=1,
-        description="full-softmax: weight in the loss of an answer in no training triple, while the most frequent one "
-        "has 1 (needs answers-per-query 1)",
+        description="full-softmax: weight of the rarest answers in the loss; it grows to 1 for the most frequent one "
+        "(needs answers-per-query 1)",
     )
     pair_entities: int | None = Field(
         None, ge=1, description="full-softmax: entities in the pair loss of a step, taken in turn (default: all)"

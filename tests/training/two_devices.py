@@ -81,8 +81,7 @@ known = KnownAnswers.of_graph(graph, ["train", "valid", "test"])
 strategy = strategy_for(logical_devices=2)
 with strategy.scope():
     mirrored = jobi_tf.JoBi(graph.num_entities, graph.num_relations, 8)
-    ranker = Ranker(mirrored, known)
-    ranker.block = 7  # 101 is no multiple of 2 times 7
+    ranker = Ranker(mirrored, known, memory_budget=4 * graph.num_entities * 7)  # 101 is no multiple of 2 times 7
 ranks = [(Ranker(alone, known).rank(graph.test, side), ranker.rank(graph.test, side)) for side in (0, 1)]
 
 print(
