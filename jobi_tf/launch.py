@@ -17,6 +17,7 @@ import psutil
 
 from jobi_tf.errors import JobiError
 
+MOST_RESTARTS = 20  # of a worker; one that never has enough memory is killed again and again
 SECONDS_FOR_THE_CHIEF = 3  # to report by itself what failed in another worker too, such as a wrong setting
 
 
@@ -25,7 +26,7 @@ class _Task:
 
     def __init__(self, job: str, index: int, cluster: dict[str, list[str]], command: list[str], output: IO | None):
         self.name = {"chief": "the chief", "ps": f"parameter server {index}"}.get(job, f"worker {index}")
-        self.job, self.output, self._command = job, output, command
+        self.job, self.output, self._command, self.restarts = job, output, command, 0
         # The cores are shared, unless the environment says otherwise.
         threads = max(1, cores() // sum(map(len, cluster.values())))
         config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
@@ -49,7 +50,8 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
 
     The first one, the chief, has the terminal. Without servers it is the first of the workers. If one fails, all are
     ended, and what it printed last is shown. They are ended by a signal that interrupts this process too, and then the
-    chief prints how to resume. With servers, a worker that is killed is started again.
+    chief prints how to resume. With servers, a worker that is killed is started again,
+    up to `MOST_RESTARTS` times.
 
     Args:
         workers: number of workers.
@@ -76,8 +78,10 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
                     tasks.append(_Task(job, index, cluster, command, output))
             with _forwarded(tasks[0].process) as received:
                 while failed := _first_to_fail(tasks, bool(servers)):
-                    if not servers or failed.job != "worker" or failed.process.returncode > 0:
+                    killed = failed.job == "worker" and failed.process.returncode < 0
+                    if not servers or not killed or failed.restarts == MOST_RESTARTS:
                         break
+                    failed.restarts += 1
                     print(f"{failed.name} was killed, and is started again", file=sys.stderr)
                     failed.start()
             if failed is None:

@@ -145,12 +145,15 @@ class FullSoftmax(_Loss):
 
     def __init__(self, label_smoothing: float = 0.0, name: str = "full_softmax", **kwargs: Any):
         super().__init__(name=name, **kwargs)
+        if self.dtype not in ("float32", "float64"):  # Keras casts labels to it
+            raise UsageError(f"expected dtype float32 or float64, which can hold the ids of answers, got {self.dtype}")
         self.label_smoothing = _share(label_smoothing)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: ids [B, m] and logits [B, E] → float [B]."""
+        logits = tf.convert_to_tensor(y_pred)
         ids = tf.cast(y_true, tf.int32)
-        given = tf.cast(ids >= 0, tf.float32)  # [B, m]
+        given = tf.cast(ids >= 0, logits.dtype)  # [B, m]
         ids, even = tf.maximum(ids, 0), self.label_smoothing
         share = (1 - even) * given / tf.reduce_sum(given, 1, keepdims=True)
 
@@ -168,7 +171,7 @@ class FullSoftmax(_Loss):
 
             return logarithm - target, gradient
 
-        return loss(tf.convert_to_tensor(y_pred))
+        return loss(logits)
 
 
 @compiled
@@ -200,14 +203,15 @@ class PairCrossentropy(_Loss):
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: labels 0 or 1 and scores [..., n] → float [...]."""
-        labels = tf.cast(y_true, tf.float32)
+        scores = tf.convert_to_tensor(y_pred)
+        labels = tf.cast(y_true, scores.dtype)
 
         @tf.custom_gradient
         def loss(scores: tf.Tensor):  # type: ignore[no-untyped-def]
             arguments = labels, scores, self.margin
             return _crossentropy(*arguments), lambda upstream: _crossentropy_gradient(upstream, *arguments)
 
-        return loss(tf.convert_to_tensor(y_pred))
+        return loss(scores)
 
 
 @compiled

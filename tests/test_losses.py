@@ -115,6 +115,18 @@ def test_values_and_gradients_of_each_loss(loss, expected, labels, scores):
     np.testing.assert_allclose(gradient_of(loss, labels, scores), slopes(expected, labels, scores), atol=1e-4)
 
 
+@pytest.mark.parametrize(("loss", "expected", "labels", "scores"), CASES)
+def test_losses_of_other_dtypes(loss, expected, labels, scores):
+    wide = type(loss)(**{**loss.get_config(), "dtype": "float64"})(labels, scores)
+    assert wide.dtype == tf.float64
+    assert float(wide) == pytest.approx(expected(labels, scores).mean(), rel=1e-6)
+
+
+def test_a_dtype_that_cannot_hold_ids():
+    with pytest.raises(UsageError, match="dtype"):
+        FullSoftmax(dtype="bfloat16")
+
+
 def test_self_adversarial_weights_have_no_gradient_of_their_own():
     loss, expected = SampledLogistic(0.5, 0.7), logistic(0.5, 0.7, 0)
     np.testing.assert_allclose(loss.call(LABELS, LOGITS), expected(LABELS, LOGITS), rtol=1e-5, atol=1e-5)

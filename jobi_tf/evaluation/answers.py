@@ -108,8 +108,13 @@ class ByName:
 
     @cached_property
     def _held_out(self) -> dict[tuple[int, ...], str]:
-        """The triples of the splits other than train, with their split."""
-        return {tuple(row): name for name in SPLITS[1:] for row in self.graph.split(name).tolist()}
+        """The triples that are not in train, with the first of the other splits that has them."""
+        held_out = {tuple(row): name for name in reversed(SPLITS[1:]) for row in self.graph.split(name).tolist()}
+        heads, _, tails = zip(*held_out, strict=True) if held_out else ((), (), ())
+        train = self.graph.train
+        for row in train[np.isin(train[:, 0], heads) & np.isin(train[:, 2], tails)].tolist():
+            held_out.pop(tuple(row), None)
+        return held_out
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
         """Returns the scores of triples of names (head, relation, tail), scored as tails: float32 [N].

@@ -12,7 +12,7 @@ from typing import Any
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError, damaged
-from jobi_tf.files import written_beside
+from jobi_tf.files import check_new, written_beside
 from jobi_tf.training.config import TrainConfig, read_settings
 
 # Runs that are part of the package, by name.
@@ -56,7 +56,12 @@ class RunFolder:
         return self.path / "checkpoints" / (f"epoch-{epoch:06d}" + (f"-step-{step:08d}" if step else ""))
 
     def begin(self, config: TrainConfig, graph: Graph) -> None:
-        """Writes settings, graph and environment of a new run."""
+        """Writes settings, graph and environment of a new run.
+
+        Raises:
+            UsageError: the folder has files by now, as those of a training that began in the same second.
+        """
+        check_new(self.path.absolute())
         self.path.mkdir(parents=True, exist_ok=True)
         graph.save(self.graph)
         self.write_config(config)

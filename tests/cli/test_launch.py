@@ -17,7 +17,9 @@ import numpy as np
 import psutil
 import pytest
 
+from jobi_tf.errors import JobiError
 from jobi_tf.launch import _free_ports
+from jobi_tf.launch import launch as run_launch
 
 from .conftest import rows
 
@@ -108,6 +110,18 @@ def test_interrupted_workers_resume_to_the_same_end(umls, call, tmp_path, number
     assert words.endswith(f"\n  jobi-tf train --resume {two}\n")
     launch("-q", "--resume", two)
     assert_equal(one, two)
+
+
+def test_a_worker_that_is_always_killed_is_given_up(monkeypatch, tmp_path, capfd):
+    """As by a machine without enough memory."""
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\ncase $TF_CONFIG in *\'"type": "worker"\'*) kill -9 $$;; esac\nexec sleep 60\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
+    monkeypatch.setattr("jobi_tf.launch.MOST_RESTARTS", 3)
+    with pytest.raises(JobiError, match="worker 0 was killed"):
+        run_launch(1, [], servers=1)
+    assert capfd.readouterr().err.count("started again") == 3
 
 
 @pytest.mark.slow

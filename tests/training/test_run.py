@@ -8,10 +8,12 @@ import pytest
 import jobi_tf
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.training.storage import save_model
-from tests.graphs import random_graph
+from tests.graphs import named_graph, random_graph
 from tests.models.oracles import oracle_scores
 
-GRAPH = random_graph()
+LEAK = np.array([[3, 1, 7]], np.int32)  # in train and in test
+PARTS = random_graph().splits
+GRAPH = named_graph(PARTS | {x: np.concatenate([PARTS[x], LEAK]) for x in ("train", "test")}, 30, 4)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def test_score_by_name(run):
 def test_tails_and_heads_by_name(run):
     tails = run.tails("entity 3", "relation 1", k=30)
     heads = run.heads("relation 1", "entity 3", k=30)
-    known = {tuple(t): name for name, split in GRAPH.splits.items() for t in split.tolist()}
+    known = {tuple(t): name for name, split in reversed(GRAPH.splits.items()) for t in split.tolist()}
     for answers, is_tail in ((tails, True), (heads, False)):
         ids = [int(a.entity.split()[1]) for a in answers]
         triples = np.array([(3, 1, i) if is_tail else (i, 1, 3) for i in ids])
@@ -48,6 +50,7 @@ def test_tails_and_heads_by_name(run):
         np.testing.assert_allclose([a.score for a in answers], oracle_scores(run.model, triples), atol=1e-5)
         assert [a.known for a in answers] == [tuple(t) in known for t in triples.tolist()]
         assert [a.split for a in answers] == [known.get(tuple(t)) for t in triples.tolist()]
+    assert [a.split for a in tails if a.entity == "entity 7"] == ["train"]
     new = run.tails("entity 3", "relation 1", k=30, new_only=True)
     assert new == [a for a in tails if not a.known]
     assert len(run.tails("entity 3", "relation 1")) == 10
@@ -95,6 +98,7 @@ def test_relations_between_two_entities(run):
     triples = np.array([(3, int(a.relation.split()[1]), 5) for a in answers])
     np.testing.assert_allclose([a.score for a in answers], oracle_scores(run.model, triples), atol=1e-5)
     assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
+    assert ("relation 1", "train") in [(a.relation, a.split) for a in run.relations("entity 3", "entity 7")]
     head, relation, tail = GRAPH.test[0]
     known = [a for a in run.relations(f"entity {head}", f"entity {tail}") if a.split]
     assert (f"relation {relation}", "test") in [(a.relation, a.split) for a in known]
