@@ -113,7 +113,7 @@ class Run(ByName):
         triples = np.stack([np.full(len(names), ends[0]), np.arange(len(names)), np.full(len(names), ends[1])], 1)
         scores = self._scores(triples)
         splits: dict[int, str] = {}
-        for split, known in reversed(self.graph.splits.items()):
+        for split, known in reversed(list(self.graph.splits.items())):
             splits |= dict.fromkeys(known[(known[:, 0] == ends[0]) & (known[:, 2] == ends[1]), 1].tolist(), split)
         best = np.argsort(-scores, kind="stable")[:k].tolist()
         rows = [RelationAnswer(names[i], float(scores[i]), i in splits, splits.get(i)) for i in best]
