@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.compiled import compiled, on_gpu
-from jobi_tf.workers import InBlocks
+from jobi_tf.workers import load_table, save_table
 
 # Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
@@ -83,7 +83,18 @@ class _Sparse:
     def save_own_variables(self, store: Any) -> None:
         """Writes the state where Keras saves it."""
         for i, variable in enumerate(self.variables):  # type: ignore[attr-defined]
-            store[str(i)] = InBlocks(variable) if len(variable.shape) == 2 else variable.numpy()
+            if len(variable.shape) == 2:
+                save_table(store, str(i), variable)
+            else:
+                store[str(i)] = variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads the state where Keras saved it."""
+        for i, variable in enumerate(self.variables):  # type: ignore[attr-defined]
+            if len(variable.shape) == 2:
+                load_table(store, str(i), variable)
+            else:
+                variable.assign(store[str(i)])
 
 
 @keras.saving.register_keras_serializable("jobi_tf")

@@ -1,7 +1,7 @@
 """Strategies of `tf.distribute`: the parts of a variable, and several processes that train one model."""
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -47,24 +47,43 @@ def read_in_blocks(*parts: tf.Variable) -> np.ndarray:
     They are read in blocks: TensorFlow 2.21 makes two more copies of a variable that is read as a whole.
     """
     count = sum(x.shape[0] for x in parts)
-    array, end = np.empty((count, *parts[0].shape[1:]), parts[0].dtype.as_numpy_dtype), 0
-    for part in parts:
-        for first in range(0, part.shape[0], ROWS_OF_A_BLOCK):
-            rows = tf.gather(part, tf.range(first, min(first + ROWS_OF_A_BLOCK, part.shape[0])))
-            end += rows.shape[0]
-            array[end - rows.shape[0] : end] = rows
+    array = np.empty((count, *parts[0].shape[1:]), parts[0].dtype.as_numpy_dtype)
+    for first, rows in _blocks(parts):
+        array[first : first + len(rows)] = rows
     return array
 
 
-class InBlocks:
-    """A variable that NumPy takes as an array, which is then read in blocks."""
+def _blocks(parts: Sequence[tf.Variable]) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields the number of the first row of each block, and its rows."""
+    done = 0
+    for part in parts:
+        copy = getattr(part, "values", [part])[0]  # a mirrored variable would be read as a whole for each block
+        for first in range(0, part.shape[0], ROWS_OF_A_BLOCK):
+            rows = tf.gather(copy, tf.range(first, min(first + ROWS_OF_A_BLOCK, part.shape[0]))).numpy()
+            yield done, rows
+            done += len(rows)
 
-    def __init__(self, variable: "keras.Variable"):
-        self._variable = variable
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns a new array."""
-        return read_in_blocks(*parts_of(self._variable))
+def save_table(store: Any, key: str, variable: "keras.Variable") -> None:
+    """Writes a table where Keras saves it, without a copy of the whole table.
+
+    Args:
+        store: what Keras passes to `save_own_variables`.
+        key: the key of the first block of rows; later blocks have the number of their first row after it.
+        variable: the table.
+    """
+    for first, rows in _blocks(parts_of(variable)):
+        store[f"{key}.{first}" if first else key] = rows
+
+
+def load_table(store: Any, key: str, variable: "keras.Variable") -> None:
+    """Reads a table that `save_table` or Keras wrote."""
+    table, done = np.empty(variable.shape, tf.as_dtype(variable.dtype).as_numpy_dtype), 0
+    while done < len(table):
+        rows = store[f"{key}.{done}" if done else key]
+        table[done : done + len(rows)] = rows
+        done += len(rows)
+    variable.assign(table)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -302,7 +302,9 @@ def test_weights_of_triples_weigh_their_losses(form):
     assert found["triple_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_fit_save_load_fit_is_as_without_a_break(tmp_path):
+@pytest.mark.parametrize("rows_of_a_block", [2**16, 7])
+def test_fit_save_load_fit_is_as_without_a_break(tmp_path, monkeypatch, rows_of_a_block):
+    monkeypatch.setattr("jobi_tf.workers.ROWS_OF_A_BLOCK", rows_of_a_block)
     first = compiled(regularizers=["n3"], entity_dropout=0.1)
     fit(first, steps=3)
     first.save(tmp_path / "model.keras")

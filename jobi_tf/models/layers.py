@@ -14,7 +14,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.scorers import Scorer
 from jobi_tf.models.scorers.scorer import Relations
-from jobi_tf.workers import InBlocks, copy_of_replica, has_servers
+from jobi_tf.workers import copy_of_replica, has_servers, load_table, save_table
 
 
 class EmbeddingTable(keras.layers.Layer):
@@ -50,7 +50,11 @@ class EmbeddingTable(keras.layers.Layer):
 
     def save_own_variables(self, store: Any) -> None:
         """Writes the table where Keras saves it."""
-        store["0"] = InBlocks(self.table)
+        save_table(store, "0", self.table)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads the table where Keras saved it."""
+        load_table(store, "0", self.table)
 
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Looks up every distinct id once, so that no row of the table occurs twice in the gradient.

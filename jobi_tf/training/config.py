@@ -158,7 +158,9 @@ class TrainConfig(BaseModel):
     entity_vectors: str | None = Field(
         None, description="file of pretrained entity embeddings, by name: .npz or word2vec text"
     )
-    freeze_entities: bool = Field(False, description="do not train entity embeddings, neither given nor initialised ones")
+    freeze_entities: bool = Field(
+        False, description="do not train entity embeddings, neither given nor initialised ones"
+    )
     checkpoint_every: str = Field(
         "1", pattern=r"^[1-9]\d*m?$", description="epochs between checkpoints, or minutes such as 10m"
     )

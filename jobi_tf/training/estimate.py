@@ -32,8 +32,8 @@ class Memory:
         embeddings: the tables of entities and relations.
         optimizer: what the optimizer keeps beside them.
         batch: the largest tensors of a step.
-        ranking: scores of validation queries, and candidates where they are no copy-free view of the table.
-        saving: a copy of the largest table. Steps, rankings and saving alternate in the same memory.
+        ranking: scores of validation queries, and candidates where they are no copy-free view of the table. Steps and
+            rankings alternate in the same memory.
         average: the mean of the weights, or while they are ranked and saved the weights that training goes on with.
         graph: triples, occurrence tables, known answers and names.
     """
@@ -43,7 +43,6 @@ class Memory:
     optimizer: int
     batch: int
     ranking: int
-    saving: int
     average: int
     graph: int
 
@@ -51,7 +50,7 @@ class Memory:
     def total(self) -> int:
         """The peak, in bytes."""
         kept = self.runtime + self.embeddings + self.optimizer + self.average + self.graph
-        return kept + max(self.batch, self.ranking, self.saving)
+        return kept + max(self.batch, self.ranking)
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,6 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
         0 if servers else config.logical_devices * tables.optimizer,
         0 if servers else _batch(config, graph, tables),
         ranking if config.eval_every else 0,
-        0 if servers else max(tables.weights),
         sum(tables.weights) if config.average_epochs > 1 and not servers else 0,
         _graph(graph),
     )
