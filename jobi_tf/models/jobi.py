@@ -158,7 +158,7 @@ class JoBi(DistributedModel):
 
     def candidates(self) -> tf.Tensor:
         """Returns what queries are multiplied with to score each entity, [E, length of a query], as `all_scores`."""
-        return self.scorer.candidate(tf.convert_to_tensor(self.entities.table.value))
+        return self.scorer.candidate(self.entities.shared_table())
 
     def queries(self, triples: tf.Tensor, side: int, head: str = "triple") -> tf.Tensor:
         """Returns a head's queries for the entities on one side.
@@ -174,7 +174,9 @@ class JoBi(DistributedModel):
         if head not in HEADS[: len(self.heads)]:
             raise UsageError(f"expected a head out of {', '.join(HEADS[: len(self.heads)])}, got {head!r}")
         triples = tf.convert_to_tensor(triples)
-        anchor = self.entities.rows(triples[:, column(1 - side)])
+        return self._queries_of(triples, side, self.entities.rows(triples[:, column(1 - side)]), head)
+
+    def _queries_of(self, triples: tf.Tensor, side: int, anchor: tf.Tensor, head: str = "triple") -> tf.Tensor:
         return self.heads[HEADS.index(head)].queries_of(triples[:, 1], side, anchor)
 
     def scores(self, triples: tf.Tensor, side: int, candidates: tf.Tensor | None = None) -> tf.Tensor:
@@ -183,6 +185,11 @@ class JoBi(DistributedModel):
         The result of `candidates()` can be given, so that many calls do not compute it again.
         """
         candidates = self.candidates() if candidates is None else candidates
+        if type(self.scorer).candidate is Scorer.candidate and candidates.shape[0] == self.num_entities:
+            # The candidates are the embeddings. Rows of the table itself would not be gathered without copying it.
+            triples = tf.convert_to_tensor(triples)
+            anchor = tf.cast(tf.gather(candidates, triples[:, column(1 - side)]), tf.float32)
+            return all_scores(self.scorer, self._queries_of(triples, side, anchor), candidates)
         return all_scores(self.scorer, self.queries(triples, side), candidates)
 
     def score(self, triples: tf.Tensor, head: str = "triple") -> tf.Tensor:

@@ -48,6 +48,17 @@ class EmbeddingTable(keras.layers.Layer):
             raise UsageError("expected LazyAdam, LazyAdagrad or RowAdagrad with table_dtype bfloat16, got another one")
         return _rows_with_dense_gradient(tf.convert_to_tensor(self.table.value), ids)
 
+    def shared_table(self) -> tf.Tensor:
+        """Returns the whole table, [count, width], without a copy.
+
+        TensorFlow 2.21 copies a variable that is read as a whole after updates of rows, unless it is told not to. As
+        long as the tensor is in use, the next gather or update of rows of the variable makes the copy instead.
+        """
+        variable = copy_of_replica(self.table.value)
+        if hasattr(variable, "handle"):
+            tf.raw_ops.DisableCopyOnRead(resource=variable.handle)
+        return tf.convert_to_tensor(variable)
+
     def save_own_variables(self, store: Any) -> None:
         """Writes the table where Keras saves it."""
         save_table(store, "0", self.table)

@@ -91,8 +91,9 @@ class _Tables:
         ]
         self.weights = [size for _, size in sizes]
         self.optimizer = round(sum(size * _slots(config.optimizer, width) for width, size in sizes))
-        # For distances, what queries are multiplied with is a copy of the entity table.
-        self.copied = graph.num_entities * (self.entity + 2) if scorer.distance else 0
+        # What queries are multiplied with is the entity table, or a longer copy of it.
+        copies = type(scorer).candidate is not scorers.Scorer.candidate
+        self.copied = graph.num_entities * (self.entity + 2) if copies else 0
 
 
 def _slots(optimizer: str, width: int) -> float:

@@ -19,8 +19,8 @@ from tensorboard.plugins.hparams import api as hparams
 
 from jobi_tf.data.batches import number_of_queries
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.negatives import can_filter
-from jobi_tf.data.occurrences import SIDES, TAIL, KnownAnswers, entity_degrees
+from jobi_tf.data.negatives import NegativeSampler, can_filter
+from jobi_tf.data.occurrences import SIDES, TAIL, KnownAnswers, Occurrences, entity_degrees
 from jobi_tf.datasets.statistics import CATEGORIES, entity_types, relation_categories
 from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, calibrate_sample, score_sample
@@ -38,6 +38,7 @@ SAMPLE = 200  # triples, or queries, whose scores and gradients are shown
 SHOWN_QUERIES, SHOWN_ANSWERS = 5, 5
 MOST_VECTORS = 20_000  # for the projector and norms: no copy of a large table is made
 MOST_NUMBERS = 400_000  # in a histogram, for which TensorFlow takes 240 bytes a number
+MOST_TRIPLES = 5_000_000  # of training, among which negatives are looked up
 
 # Settings that do not change the model.
 _NO_HPARAMS = {
@@ -147,7 +148,8 @@ class TensorBoard(keras.callbacks.Callback):
             for tag, value in ranking_scalars(self._categories[graph.valid[:, 1]], ranks).items():
                 tf.summary.scalar(tag, value)
         for name, table in _tables(model).items():
-            rows = tf.cast(table.value[:: -(-table.shape[0] // MOST_VECTORS)], tf.float32)  # evenly spaced
+            evenly_spaced = tf.range(0, table.shape[0], -(-table.shape[0] // MOST_VECTORS))
+            rows = tf.cast(tf.gather(table.value, evenly_spaced), tf.float32)  # a slice would copy the table
             if "scalars" in self.parts:
                 tf.summary.scalar(f"norms of embeddings/{name}", tf.reduce_mean(tf.norm(rows, axis=1)))
             if "histograms" in self.parts:
@@ -172,16 +174,19 @@ class TensorBoard(keras.callbacks.Callback):
 class Sample:
     """What a few training and validation triples show: the same ones, with the same negatives, in every epoch.
 
-    Negatives that are training triples are marked, also where training does not mark them, unless the keys of
-    triples do not fit 64 bits.
+    Negatives that are training triples are marked, also where training does not mark them, unless the graph is large.
     """
 
     def __init__(self, training: Training):
         config, graph = training.config, training.graph
         self._queries, self._marked = config.full_softmax, config.filter_negatives
         self._weights = {name: weight for name, (_, weight) in losses_of(config).items()}
-        self._counts_known = not self._queries and can_filter(graph.num_entities, graph.num_relations)
-        options = {"filter_negatives": True} if self._counts_known else {}
+        few = len(graph.train) <= MOST_TRIPLES and can_filter(graph.num_entities, graph.num_relations)
+        self._counts_known = not self._queries and (few or config.filter_negatives)
+        options: dict[str, Any] = {}
+        if not self._queries:  # one sampler for both splits, whose tables are as large as the graph
+            known = graph.train if self._counts_known else None
+            options["sampler"] = NegativeSampler(Occurrences.of_graph(graph), config.negatives, config.p, known)
         self.batches, multiple = {}, config.chunk if config.shared else 1
         for split in ("train", "valid"):
             rows = len(graph.split(split))

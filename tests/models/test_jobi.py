@@ -3,6 +3,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jobi_tf
 from jobi_tf.data.batches import query_batches, training_batches
@@ -103,3 +104,14 @@ def test_a_head_that_is_not_there_is_refused():
 def test_sizes_below_one_are_refused(size):
     with pytest.raises(UsageError, match=f"{size}.* 0"):
         jobi_tf.JoBi(**{"num_entities": 3, "num_relations": 3, "dim": 3, size: 0})
+
+
+@pytest.mark.parametrize("optimizer", [jobi_tf.LazyAdam(0.1), keras.optimizers.SGD(0.1)])
+def test_candidates_share_the_table_and_keep_its_values_while_rows_are_updated(optimizer):
+    model = jobi_tf.JoBi(6, 2, 4)
+    before = model.entities.table.numpy().copy()
+    candidates = model.candidates()
+    optimizer.apply([tf.IndexedSlices(tf.ones((2, 8)), [0, 3], (6, 8))], [model.entities.table])
+    np.testing.assert_array_equal(candidates, before)
+    np.testing.assert_array_equal(model.candidates(), model.entities.table)
+    assert not np.array_equal(before, model.entities.table)
