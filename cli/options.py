@@ -187,7 +187,9 @@ def out_option(description: str, folder: bool = True, default: str | None = None
 jobs_option = cloup.option("--jobs", type=COUNT, default=1, help="Number of trainings at a time.")
 json_option = cloup.option("--json", "as_json", is_flag=True, help="Print JSON.")
 candidates_option = cloup.option(
-    "--candidates", type=FILE, help="File with one entity name per line; only these are candidates."
+    "--candidates",
+    type=FILE,
+    help="File with one entity name per line; only these are candidates (and the true answer, when ranked).",
 )
 typed_option = cloup.option(
     "--typed", is_flag=True, help="Only return entities that training saw on that side of the relation."
