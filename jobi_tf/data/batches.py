@@ -128,7 +128,9 @@ def training_batches(
         A dataset of `(inputs, labels)`, or `(inputs, labels, weights)` if triples have weights. `inputs` are the fields
         of a class of `jobi_tf.models.batches`. `labels` has the key `triple`, and `pair` if `joint`: int8, the label of
         the positive before those of its negatives. A label of `triple` is 1 for the positive, 0 for a negative and -1
-        for a negative to ignore; a label of `pair` is 1 if both pairs were seen in training, else 0.
+        for a negative to ignore. A label of `pair` is 1 for the positive, and for a negative whose new entity was seen
+        on that side of the relation in training, else 0. In training triples the other pair was seen, too; in another
+        split this is not looked up.
 
         | mode | inputs | labels |
         |---|---|---|

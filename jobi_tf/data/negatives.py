@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, column, triple_keys
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, column, distinct, triple_keys
 from jobi_tf.errors import UsageError, check_at_least
 
 IGNORED = -1
@@ -139,7 +139,7 @@ class NegativeSampler:
                     f"to filter negatives, got {self.num_entities:,} entities and {self.num_relations:,} relations"
                 )
             size = self.num_entities**2 * self.num_relations
-            self._known = Membership(np.unique(self._triple_keys(*np.asarray(train, np.int64).T)), size)
+            self._known = Membership(distinct(self._triple_keys(*np.asarray(train, np.int64).T)), size)
 
     def draw(
         self,

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
+from jobi_tf.data.shards import blocks
 from jobi_tf.errors import DataError, check_at_least
 from jobi_tf.evaluation.ranker import RankedModel, check_finite, full_float32
 from jobi_tf.tables import Table
@@ -111,9 +112,9 @@ class ByName:
         """The triples that are not in train, with the first of the other splits that has them."""
         held_out = {tuple(row): name for name in reversed(SPLITS[1:]) for row in self.graph.split(name).tolist()}
         heads, _, tails = zip(*held_out, strict=True) if held_out else ((), (), ())
-        train = self.graph.train
-        for row in train[np.isin(train[:, 0], heads) & np.isin(train[:, 2], tails)].tolist():
-            held_out.pop(tuple(row), None)
+        for train in blocks(self.graph.train):  # which may be in files
+            for row in train[np.isin(train[:, 0], heads) & np.isin(train[:, 2], tails)].tolist():
+                held_out.pop(tuple(row), None)
         return held_out
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
+from jobi_tf.data.shards import blocks
 from jobi_tf.evaluation.edges import Edges
 from jobi_tf.evaluation.ranker import Ranker, full_float32
 from jobi_tf.evaluation.rules import confidence
@@ -77,7 +78,7 @@ def explain(model: JoBi, graph: Graph, triple: np.ndarray, probability: float) -
     head, relation, tail = triple.tolist()
     known = KnownAnswers.of_graph(graph, SPLITS, triple[None])
     ranker = Ranker(model, known)
-    train = graph.train[graph.train[:, 1] == relation]
+    train = _of_relation(graph, relation)
     return Explanation(
         (graph.entities[head], graph.relations[relation], graph.entities[tail]),
         next((name for name in SPLITS if (graph.split(name) == triple).all(1).any()), None),
@@ -125,10 +126,15 @@ def _edge(graph: Graph, label: int) -> str:
     return f"<-[{graph.relations[relation]}]-" if inverse else f"-[{graph.relations[relation]}]->"
 
 
+def _of_relation(graph: Graph, relation: int) -> np.ndarray:
+    """Returns the training triples of a relation, [n, 3], which are read once if they are in files."""
+    return np.concatenate([rows[rows[:, 1] == relation] for rows in blocks(graph.train)])
+
+
 def similar_triples(model: JoBi, graph: Graph, triple: np.ndarray) -> list[Similar]:
     """Returns the training triples of the same relation whose head and tail are most like those of a triple."""
-    triples = graph.train[graph.train[:, 1] == triple[1]]
-    triples = np.asarray(triples[(triples != triple).any(1)])
+    triples = _of_relation(graph, triple[1])
+    triples = triples[(triples != triple).any(1)]
     if not len(triples):
         return []
     ends = (model.entities.rows(np.append(triples[:, x], triple[x])).numpy() for x in (0, 2))
@@ -156,7 +162,7 @@ def best_new_triples(
     """
     occurrences, known = Occurrences.of_graph(graph), KnownAnswers.of_graph(graph, SPLITS, side=TAIL)
     candidates = model.candidates()
-    reflexive = np.unique(graph.train[graph.train[:, 0] == graph.train[:, 2], 1])
+    reflexive = {r for rows in blocks(graph.train) for r in rows[rows[:, 0] == rows[:, 2], 1].tolist()}
     best, scores = np.empty((0, 3), np.int32), np.empty(0, np.float32)
     for r in range(graph.num_relations) if relation is None else [relation]:
         heads, tails = occurrences.of(HEAD, r), occurrences.of(TAIL, r)
@@ -164,7 +170,7 @@ def best_new_triples(
         for block in np.array_split(heads, max(1, len(heads) * len(tails) // BLOCK)):
             queries = np.stack([block, np.full_like(block, r), np.zeros_like(block)], 1)
             with full_float32():
-                found = all_scores(model.scorer, model.queries(tf.constant(queries), TAIL), rows).numpy()
+                found = all_scores(model.scorer, model.queries(queries, TAIL, candidates=candidates), rows).numpy()
             at, answers = known.lookup(TAIL, queries)
             here = np.isin(answers, tails)
             found[at[here], np.searchsorted(tails, answers[here])] = -np.inf

@@ -98,7 +98,10 @@ class Ranker:
         self._strategy = tf.distribute.get_strategy()
         self._replicas = local_replicas(self._strategy)
         # A partial: TensorFlow would take the functions of all models for one that is traced again and again, and warn.
-        self._candidates = tf.function(partial(model.candidates))
+        candidates = tf.function(partial(model.candidates))
+        run = self._strategy.run
+        # Outside a function the candidates can share the memory of the table.
+        self._candidates = partial(run, candidates) if len(self._replicas) > 1 else model.candidates
         options = {"reduce_retracing": True, "autograph": False}
         self._count = [tf.function(partial(self._distributed_count, side), **options) for side in (HEAD, TAIL)]
 
@@ -127,7 +130,7 @@ class Ranker:
         ranks, finite = np.zeros((2, len(triples)), np.int64), True
         replicas, own = self._strategy.num_replicas_in_sync, slice(self._replicas[0], self._replicas[-1] + 1)
         with full_float32():
-            candidates = self._strategy.run(self._candidates) if len(triples) else None
+            candidates = self._candidates() if len(triples) else None
             if len(triples) and replicas == 1:
                 self._trace(candidates, side)
             for start in range(0, len(blocks), replicas):

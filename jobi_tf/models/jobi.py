@@ -160,13 +160,17 @@ class JoBi(DistributedModel):
         """Returns what queries are multiplied with to score each entity, [E, length of a query], as `all_scores`."""
         return self.scorer.candidate(self.entities.shared_table())
 
-    def queries(self, triples: tf.Tensor, side: int, head: str = "triple") -> tf.Tensor:
+    def queries(
+        self, triples: tf.Tensor, side: int, head: str = "triple", candidates: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """Returns a head's queries for the entities on one side.
 
         Args:
             triples: int [B, 3]; the column of `side` is not read.
             side: `HEAD` (0) or `TAIL` (1).
             head: `triple` or `pair`.
+            candidates: the candidates of all entities or of some, if the caller has them. Where they are the embeddings
+                of all, rows are taken from them: gathering rows of the table would copy it as long as it is shared.
 
         Returns:
             float32 [B, length]; for bilinear scorers their dot products with `candidates` are the scores, see `Scorer`.
@@ -174,10 +178,13 @@ class JoBi(DistributedModel):
         if head not in HEADS[: len(self.heads)]:
             raise UsageError(f"expected a head out of {', '.join(HEADS[: len(self.heads)])}, got {head!r}")
         triples = tf.convert_to_tensor(triples)
-        return self._queries_of(triples, side, self.entities.rows(triples[:, column(1 - side)]), head)
-
-    def _queries_of(self, triples: tf.Tensor, side: int, anchor: tf.Tensor, head: str = "triple") -> tf.Tensor:
-        return self.heads[HEADS.index(head)].queries_of(triples[:, 1], side, anchor)
+        anchors = triples[:, column(1 - side)]
+        of_all = candidates is not None and candidates.shape[0] == self.num_entities  # not the part of a server
+        if of_all and self.scorer.candidates_are_embeddings:
+            rows = tf.cast(tf.gather(candidates, anchors), tf.float32)
+        else:
+            rows = self.entities.rows(anchors)
+        return self.heads[HEADS.index(head)].queries_of(triples[:, 1], side, rows)
 
     def scores(self, triples: tf.Tensor, side: int, candidates: tf.Tensor | None = None) -> tf.Tensor:
         """Returns the triple head's scores of every entity on one side: int [B, 3] → float32 [B, E].
@@ -185,12 +192,7 @@ class JoBi(DistributedModel):
         The result of `candidates()` can be given, so that many calls do not compute it again.
         """
         candidates = self.candidates() if candidates is None else candidates
-        if type(self.scorer).candidate is Scorer.candidate and candidates.shape[0] == self.num_entities:
-            # The candidates are the embeddings. Rows of the table itself would not be gathered without copying it.
-            triples = tf.convert_to_tensor(triples)
-            anchor = tf.cast(tf.gather(candidates, triples[:, column(1 - side)]), tf.float32)
-            return all_scores(self.scorer, self._queries_of(triples, side, anchor), candidates)
-        return all_scores(self.scorer, self.queries(triples, side), candidates)
+        return all_scores(self.scorer, self.queries(triples, side, candidates=candidates), candidates)
 
     def score(self, triples: tf.Tensor, head: str = "triple") -> tf.Tensor:
         """Returns the scores of triples by a head, `triple` or `pair`: int [B, 3] → float32 [B]."""

@@ -52,10 +52,12 @@ class EmbeddingTable(keras.layers.Layer):
         """Returns the whole table, [count, width], without a copy.
 
         TensorFlow 2.21 copies a variable that is read as a whole after updates of rows, unless it is told not to. As
-        long as the tensor is in use, the next gather or update of rows of the variable makes the copy instead.
+        long as the tensor is in use, the next gather or update of rows of the variable makes the copy instead. In a
+        `tf.function` it copies nothing only if this was called outside since the last update.
         """
         variable = copy_of_replica(self.table.value)
-        if hasattr(variable, "handle"):
+        variable = getattr(variable, "values", [variable])[0]  # one of several devices, outside a replica
+        if tf.executing_eagerly() and hasattr(variable, "handle"):  # XLA does not have the operation
             tf.raw_ops.DisableCopyOnRead(resource=variable.handle)
         return tf.convert_to_tensor(variable)
 

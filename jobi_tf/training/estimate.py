@@ -92,8 +92,7 @@ class _Tables:
         self.weights = [size for _, size in sizes]
         self.optimizer = round(sum(size * _slots(config.optimizer, width) for width, size in sizes))
         # What queries are multiplied with is the entity table, or a longer copy of it.
-        copies = type(scorer).candidate is not scorers.Scorer.candidate
-        self.copied = graph.num_entities * (self.entity + 2) if copies else 0
+        self.copied = 0 if scorer.candidates_are_embeddings else graph.num_entities * (self.entity + 2)
 
 
 def _slots(optimizer: str, width: int) -> float:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.shards import blocks
 from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
@@ -114,10 +115,11 @@ class Run(ByName):
         scores = self._scores(triples)
         splits: dict[int, str] = {}
         for split, known in reversed(list(self.graph.splits.items())):
-            splits |= dict.fromkeys(known[(known[:, 0] == ends[0]) & (known[:, 2] == ends[1]), 1].tolist(), split)
+            for rows in blocks(known):  # which may be in files
+                splits |= dict.fromkeys(rows[(rows[:, 0] == ends[0]) & (rows[:, 2] == ends[1]), 1].tolist(), split)
         best = np.argsort(-scores, kind="stable")[:k].tolist()
-        rows = [RelationAnswer(names[i], float(scores[i]), i in splits, splits.get(i)) for i in best]
-        return Table(rows, RelationAnswer._fields, f"relations of ({head}, ?, {tail})")
+        answers = [RelationAnswer(names[i], float(scores[i]), i in splits, splits.get(i)) for i in best]
+        return Table(answers, RelationAnswer._fields, f"relations of ({head}, ?, {tail})")
 
     def embedding(self, name: str) -> np.ndarray:
         """Returns the embedding of an entity, float32 [width]; for ComplEx the real parts, then the imaginary parts.

@@ -89,7 +89,9 @@ class TensorBoard(keras.callbacks.Callback):
         forget_after(self.logs, training.done)
         self._writer = tf.summary.create_file_writer(str(self.logs))
         self._steps = training.done * training.steps + training.first_step
-        self._sample = Sample(training) if {"scalars", "histograms", "graph"} & self.parts else None
+        used = {"scalars", "histograms"} & self.parts if training.config.eval_every else set()
+        used |= {"graph"} & self.parts if not training.done else set()
+        self._sample = Sample(training) if used else None
         with self._writer.as_default(step=training.done):
             if "hparams" in self.parts:
                 _write_hparams(training.config, training.folder.path.name)

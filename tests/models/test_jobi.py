@@ -115,3 +115,9 @@ def test_candidates_share_the_table_and_keep_its_values_while_rows_are_updated(o
     np.testing.assert_array_equal(candidates, before)
     np.testing.assert_array_equal(model.candidates(), model.entities.table)
     assert not np.array_equal(before, model.entities.table)
+
+
+def test_xla_compiles_scores_of_all_entities():
+    model, triples = jobi_tf.JoBi(6, 2, 4), tf.constant([[0, 1, 2]])
+    scores = tf.function(model.scores, jit_compile=True)(triples, 1)
+    np.testing.assert_allclose(scores, model.scores(triples, 1), rtol=1e-5)

@@ -43,6 +43,7 @@ def test_a_run_on_two_devices_resumes_to_the_same_end(found):
 def test_ranks_on_two_devices_are_those_of_one(found):
     assert found["ranks"] == 101
     assert found["ranks_equal"]
+    assert found["candidates_equal"]
 
 
 def test_a_batch_that_two_devices_cannot_share_is_refused_and_leaves_nothing(found):

@@ -17,13 +17,13 @@ from jobi_tf.training.devices import strategy_for
 from tests.graphs import random_graph
 
 folder, graph = Path(sys.argv[1]), random_graph(test=101)
-settings = {"dim": 8, "batch_size": 20, "epochs": 2, "eval_every": 1, "learning_rate": 0.01}
+settings = {"dim": 8, "batch_size": 20, "epochs": 2, "eval_every": 1, "learning_rate": 0.01, "tensorboard": "none"}
 sampled = {"negatives": 5}
 
 
 def train(name: str, **changes):
     changes = ({} if "loss" in changes else sampled) | changes
-    run = jobi_tf.train(graph, run_dir=folder / name, logical_devices=2, tensorboard="none", **settings | changes)
+    run = jobi_tf.train(graph, run_dir=folder / name, logical_devices=2, **settings | changes)
     rows = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     return run, rows
 
@@ -52,7 +52,7 @@ class Interrupt(tf.keras.callbacks.Callback):
 
 watch = Watch()
 one, one_rows = train("one", devices="0")
-both, both_rows = train("both", callbacks=[watch])
+both, both_rows = train("both", callbacks=[watch], tensorboard="all")
 with contextlib.suppress(KeyboardInterrupt):
     train("broken", callbacks=[Interrupt()])
 resumed = jobi_tf.resume(folder / "broken")
@@ -81,6 +81,7 @@ known = KnownAnswers.of_graph(graph, ["train", "valid", "test"])
 strategy = strategy_for(logical_devices=2)
 with strategy.scope():
     mirrored = jobi_tf.JoBi(graph.num_entities, graph.num_relations, 8)
+    shared = mirrored.candidates()
     ranker = Ranker(mirrored, known, memory_budget=4 * graph.num_entities * 7)  # 101 is no multiple of 2 times 7
 ranks = [(Ranker(alone, known).rank(graph.test, side), ranker.rank(graph.test, side)) for side in (0, 1)]
 
@@ -88,6 +89,7 @@ print(
     json.dumps(
         {
             "replicas": watch.replicas,
+            "candidates_equal": np.array_equal(shared, alone.candidates()),
             "gap_between_replicas": watch.gap,
             "weights": gap(one, both),
             "resumed": gap(both, resumed),

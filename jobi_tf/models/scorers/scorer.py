@@ -134,6 +134,11 @@ class Scorer(Named, ABC):
         """Returns the candidates for given entity embeddings, [..., entity width]; by default the embeddings."""
         return rows
 
+    @property
+    def candidates_are_embeddings(self) -> bool:
+        """Whether `candidate` is not overridden."""
+        return type(self).candidate is Scorer.candidate
+
     def split_query(self, query: tf.Tensor) -> Sequence[tf.Tensor]:
         """Splits a query into `dot_products` queries, [..., length] each."""
         return (query,)
@@ -206,7 +211,9 @@ class _Normal(keras.initializers.RandomNormal):
     """The normal distribution, drawn in a graph: TensorFlow reuses the memory there, where it else takes it thrice."""
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> tf.Tensor:
-        return _normal(tf.constant(shape), self.stddev, tf.constant([self.seed, 0]), dtype or "float32")
+        # Tensors, so that all tables share a trace.
+        stddev = tf.constant(self.stddev, tf.float32)
+        return _normal(tf.constant(shape), stddev, tf.constant([self.seed, 0]), dtype or "float32")
 
     def part(self, first: int, shape: tuple[int, ...]) -> tf.Tensor:
         """Returns the rows from `first` on of a larger table, without drawing the others; `shape` is theirs."""
@@ -222,5 +229,5 @@ class _Normal(keras.initializers.RandomNormal):
 
 
 @tf.function(autograph=False)
-def _normal(shape: tf.Tensor, stddev: float, seed: tf.Tensor, dtype: str) -> tf.Tensor:
-    return tf.random.stateless_normal(shape, seed, 0.0, stddev, dtype)
+def _normal(shape: tf.Tensor, stddev: tf.Tensor, seed: tf.Tensor, dtype: str) -> tf.Tensor:
+    return tf.random.stateless_normal(shape, seed, 0.0, tf.cast(stddev, dtype), dtype)
