@@ -96,9 +96,9 @@ class Client:
             import httpx
         except ImportError as error:
             raise MissingExtraError("the client needs httpx: pip install 'jobi-tf[client]'") from error
-        if timeout <= 0 or retries < 0:
-            raise UsageError(f"expected a positive time-out and at least 0 retries, got {timeout:g} and {retries}")
-        if not re.fullmatch(r"https?://[^/?#@]+(/[^?#]*)?", url):
+        if not (isinstance(timeout, int | float) and timeout > 0 and isinstance(retries, int) and retries >= 0):
+            raise UsageError(f"expected a positive time-out and at least 0 retries, got {timeout!r} and {retries!r}")
+        if not isinstance(url, str) or not re.fullmatch(r"https?://[^/?#@]+(/[^?#]*)?", url):
             raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8501, got {url!r}")
         self._httpx = httpx
         self._url = url.rstrip("/")
@@ -152,18 +152,19 @@ class Client:
         self, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
         """Returns the best heads of each query (relation, tail); otherwise as `tails`."""
+        _check_rows(queries, ("relation", "tail"))
         return self.answers(0, [(tail, relation) for relation, tail in queries], k, new_only)
 
     def answers(
         self, side: int, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
         """Returns the best heads (`side` 0) or tails (1) of each query (entity, relation), like `Run.answers`."""
-        if k < 1:
-            raise UsageError(f"expected k to be at least 1, got {k}")
+        if not isinstance(k, int) or k < 1:
+            raise UsageError(f"expected k to be at least 1, got {k!r}")
         other, sought = ("tail", "head") if side == 0 else ("head", "tail")
         signature = f"predict_{'new_' if new_only else ''}{sought}s"
         outputs = self._predict(signature, (other, "relation"), queries, k=k)
-        if queries and (most := len(outputs[sought][0])) < k:
+        if len(queries) and (most := len(outputs[sought][0])) < k:
             raise UsageError(f"expected k to be at most {most}, as the model was exported for no more, got {k}")
         for (entity, relation), known in zip(queries, outputs["known"], strict=True):
             if not known:
@@ -178,6 +179,8 @@ class Client:
 
     def embed(self, entities: Sequence[str]) -> Embeddings:
         """Returns the embeddings of entities; unknown names are marked."""
+        if isinstance(entities, str):
+            raise UsageError(f"expected a list of entities, got {entities!r}")
         outputs = self._predict("embed", ("entity",), [(entity,) for entity in entities])
         embedding = np.array(outputs["embedding"] or np.empty((0, 0)), np.float32)
         return Embeddings(embedding, np.array(outputs["known"], bool))
@@ -210,6 +213,7 @@ class Client:
         self, signature: str, names: tuple[str, ...], rows: Sequence[tuple[str, ...]], **same: int
     ) -> dict[str, list[Any]]:
         """Returns the outputs of a signature for columns of strings, and inputs that are the same in all rows."""
+        _check_rows(rows, names)
         outputs: dict[str, list[Any]] = {}
         for start in range(0, max(1, len(rows)), _ROWS):
             part = rows[start : start + _ROWS]
@@ -251,6 +255,12 @@ class Client:
             return dict(reply.json())
         except (TypeError, ValueError):
             raise JobiError(f"expected a JSON object from {self._url}, got something else") from None
+
+
+def _check_rows(rows: Sequence[Sequence[str]], names: tuple[str, ...]) -> None:
+    for row in [rows] if isinstance(rows, str) else rows:
+        if isinstance(row, str) or len(row) != len(names) or not all(isinstance(name, str) for name in row):
+            raise UsageError(f"expected names as ({', '.join(names)}), got {row!r}")
 
 
 def _trusting(certificate: Path) -> ssl.SSLContext:

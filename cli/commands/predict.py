@@ -219,14 +219,15 @@ def _print_score(triple: Query, values: dict[str, Any], title: str, numbers: dic
 
 
 def _lines(queries: list[Query], answer: Callable[..., Any], numbers: list[str]) -> Iterator[str]:
-    """Yields the lines of a file of answers."""
-    yield "\t".join(["head", "relation", "tail", "score", "known", "rank", *numbers[1:]]) + "\n"
+    """Yields the lines of a file of answers; none if the first queries fail."""
     for start in range(0, len(queries), QUERIES_AT_A_TIME):
         part = queries[start : start + QUERIES_AT_A_TIME]
         answers: dict[Query, list[dict[str, Any]]] = {}
         for side in (0, 1):
             if distinct := [query for query in dict.fromkeys(part) if query.side == side]:
                 answers |= zip(distinct, answer(side, distinct), strict=True)
+        if not start:
+            yield "\t".join(["head", "relation", "tail", "score", "known", "rank", *numbers[1:]]) + "\n"
         for query in part:
             for rank, x in enumerate(answers[query], 1):
                 score, *others = (f"{x[name]:.6g}" for name in numbers)
@@ -237,14 +238,15 @@ def _lines(queries: list[Query], answer: Callable[..., Any], numbers: list[str])
 def _read_queries(source: BinaryIO, graph: "Graph | None") -> list[Query]:
     """Reads a file of queries, whose names are checked if the graph is given; errors name file and line."""
     queries = []
-    for number, line in enumerate(source.read().removeprefix(b"\xef\xbb\xbf").splitlines(), 1):
+    for number, line in enumerate(source.read().removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n").splitlines(), 1):
         try:
             head, relation, tail = (None if name == "?" else name or None for name in line.decode().split("\t"))
             if (head is None) == (tail is None):
                 raise ValueError
         except ValueError:  # a UnicodeDecodeError is one
             expected = "head, relation and tail in UTF-8 with tabs between them, and ? for either head or tail"
-            raise DataError(f"{source.name}:{number}: expected {expected}, got {line!r}") from None
+            found = line.decode(errors="backslashreplace")
+            raise DataError(f"{source.name}:{number}: expected {expected}, got {found!r}") from None
         queries.append(Query(head, relation or "", tail))
         if graph is not None:
             try:

@@ -127,7 +127,10 @@ class _Display:
             return "Interrupted before training began."
         folder = self.training.folder
         if not folder.checkpoints():
-            return f"Interrupted before the first checkpoint: there is nothing to resume in {folder.path}."
+            return (
+                f"Interrupted before the first checkpoint: there is nothing to resume in {folder.path}, which you can "
+                "delete."
+            )
         state = folder.read_state(folder.checkpoints()[-1])
         kept = f"epoch {state['epoch']}" + (f" and {state['step']:,} steps" if state["step"] else "")
         several = has_servers(self.training.strategy) or has_workers(self.training.strategy)

@@ -279,8 +279,8 @@ def _checked_name(value: Any, row: int, split: str) -> str:
     name = value.decode() if isinstance(value, bytes) else str(value)
     itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
     missing = value is None or not isinstance(itself, bool | np.bool_) or not itself
-    if missing or not name or "\n" in name or "\r" in name:
-        raise DataError(f"expected a name in one line in row {row} of {split}, got {value!r}")
+    if missing or not name or any(x in name for x in "\n\r\t"):
+        raise DataError(f"expected a name in one line and without tabs in row {row} of {split}, got {value!r}")
     return name
 
 

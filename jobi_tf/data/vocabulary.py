@@ -45,11 +45,13 @@ class Vocabulary:
         """Returns the id of `name`.
 
         Raises:
-            DataError: the name is unknown; the message gives the nearest spellings.
+            DataError: the name is unknown, when the message gives the nearest spellings, or it is no text.
         """
+        if not isinstance(name, str):
+            raise DataError(f"expected a text as {self.kind} name, got {name!r}")
         found = self._ids.get(name)
         if found is None:
-            near = self.nearest(str(name))
+            near = self.nearest(name)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
             raise DataError(f"unknown {self.kind} {name!r}: not among the {len(self):,} of this graph{hint}")
         return found

@@ -10,7 +10,7 @@ import tensorflow as tf
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
 from jobi_tf.data.shards import blocks
-from jobi_tf.errors import DataError, check_at_least
+from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.evaluation.ranker import RankedModel, check_finite, full_float32
 from jobi_tf.tables import Table
 
@@ -167,8 +167,10 @@ class ByName:
 
         Raises:
             DataError: a name is unknown, or there are no candidates.
-            UsageError: `k` is below 1.
+            UsageError: `k` is below 1, or `side` is neither 0 nor 1.
         """
+        if side not in (HEAD, TAIL):
+            raise UsageError(f"expected side {HEAD} (head) or {TAIL} (tail), got {side!r}")
         triples = np.zeros((len(queries), 3), np.int32)
         triples[:, column(1 - side)] = self.graph.entities.ids(entity for entity, _ in queries)
         triples[:, 1] = self.graph.relations.ids(relation for _, relation in queries)

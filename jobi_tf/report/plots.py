@@ -7,7 +7,7 @@ import numpy as np
 
 from jobi_tf.data.occurrences import entity_degrees
 from jobi_tf.datasets.statistics import entity_types
-from jobi_tf.errors import MissingExtraError
+from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.files import written_beside
 from jobi_tf.training.run import Run
@@ -73,6 +73,11 @@ def _plot_map(run: Run, figure: Any) -> None:
     graph = run.graph
     entities = np.argsort(-entity_degrees(graph.train, graph.num_entities), kind="stable")[:MOST_ENTITIES]
     vectors = run.model.entities.rows(entities).numpy()
+    if min(vectors.shape) < 2:
+        raise UsageError(
+            f"expected at least 2 entities with 2 numbers each for a map, got {vectors.shape[0]:,} with "
+            f"{vectors.shape[1]:,}"
+        )
     types = np.array(entity_types(graph, entities))
     names, counts = np.unique(types, return_counts=True)
     shown = names[np.argsort(-counts)[:TYPES]]

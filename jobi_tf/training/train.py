@@ -99,6 +99,11 @@ def new_run_folder(config: TrainConfig, graph: Graph) -> RunFolder:
     """
     default = Path("runs") / f"{graph.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder = RunFolder(Path(config.run_dir) if config.run_dir else default)
+    if folder.config.exists() and not folder.checkpoints():
+        raise UsageError(
+            f"expected a new or empty folder, but {folder.path} has a training without a checkpoint, which may go on; "
+            "if it has ended, delete the folder"
+        )
     check_new(folder.path.absolute())
     return folder
 

@@ -31,10 +31,12 @@ def warm_start(model: JoBi, graph: Graph, run: Run) -> None:
         if name == "scorer":
             ours, theirs = ours.name, theirs.name
         if ours != theirs:
-            raise UsageError(f"expected {name} {theirs} of {run} for a warm start, got {ours}")
+            raise UsageError(f"expected {name} {theirs} of {run.path} for a warm start, got {ours}")
     entities = _common(graph.entities, run.graph.entities)
     if not len(entities):
-        raise DataError(f"expected entities of {run.graph} in {graph} for a warm start, they have no name in common")
+        raise DataError(
+            f"expected entities of {run.path} in {graph.name} for a warm start, they have no name in common"
+        )
     _copy(model.entities.table, run.model.entities.table.numpy(), entities)
     relations = _common(graph.relations, run.graph.relations)
     sizes = np.array([graph.num_relations, run.graph.num_relations])
@@ -59,7 +61,8 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> None:
             underscores.
 
     Raises:
-        DataError: the file cannot be read, has another width than the model's, or none of its names is an entity.
+        DataError: the file cannot be read, has another width than the model's or a name twice, or none of its names is
+            an entity.
     """
     width = model.entities.table.shape[1]
     names, vectors = read_vectors(path, width)
@@ -71,6 +74,8 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> None:
     if not np.isfinite(vectors).all():
         raise DataError(f"{path}: expected finite numbers, got NaN or infinity")
     rows = {name: row for row, name in enumerate(names)}
+    if len(rows) < len(names):
+        raise DataError(f"{path}: expected each name once, got {_twice(names)!r} several times")
     found = [rows.get(name, rows.get(name.replace(" ", "_"))) for name in graph.entities.names]
     pairs = [(i, row) for i, row in enumerate(found) if row is not None]
     if not pairs:
@@ -99,6 +104,8 @@ def read_vectors(path: Path, width: int) -> tuple[list[str], np.ndarray]:
     Raises:
         DataError: the file cannot be read.
     """
+    if path.suffix == ".parquet":
+        raise DataError(f"expected vectors in an .npz file or as word2vec text, got {path}")
     if path.suffix != ".npz":
         return _word2vec(path, width)
     with damaged("an .npz file with names and vectors", path), np.load(path, allow_pickle=False) as file:
@@ -115,11 +122,17 @@ def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None
         vectors: their vectors.
 
     Raises:
-        UsageError: the suffix is another one.
+        UsageError: the suffix is another one, or two names differ only in spaces and underscores in word2vec text.
         MissingExtraError: pandas or pyarrow, which write Parquet, are not installed.
     """
     if path.suffix not in (".npz", ".txt", ".parquet"):
         raise UsageError(f"expected a file that ends in .npz, .txt or .parquet, got {path}")
+    if path.suffix == ".txt":
+        names = [name.replace(" ", "_") for name in names]
+        if len(set(names)) < len(names):
+            raise UsageError(
+                f"{path} would have {_twice(names)!r} twice, as word2vec text has underscores for spaces: write .npz"
+            )
     with written_beside(path) as beside:
         if path.suffix == ".npz":
             np.savez_compressed(beside, names=np.array(names), vectors=vectors)
@@ -127,7 +140,7 @@ def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None
             with beside.open("w", encoding="utf-8") as file:
                 file.write(f"{len(names)} {vectors.shape[1]}\n")
                 for name, vector in zip(names, vectors, strict=True):
-                    file.write(f"{name.replace(' ', '_')} {' '.join(f'{x:.9g}' for x in vector)}\n")
+                    file.write(f"{name} {' '.join(f'{x:.9g}' for x in vector)}\n")
         else:
             try:
                 import pandas as pd
@@ -135,6 +148,12 @@ def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None
                 pd.DataFrame({"name": names, "vector": list(vectors)}).to_parquet(beside)
             except ImportError:
                 raise MissingExtraError("Parquet needs pandas and pyarrow: pip install 'jobi-tf[parquet]'") from None
+
+
+def _twice(names: Sequence[str]) -> str:
+    """Returns the first name that occurs again, of names of which one does."""
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
 
 
 def _word2vec(path: Path, width: int) -> tuple[list[str], np.ndarray]:

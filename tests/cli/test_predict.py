@@ -87,7 +87,7 @@ def test_files(run, call, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"town 1\tnear\t?\n\n", "queries.tsv:2: "),
+        (b"town 1\tnear\t?\n\ntown 1\tnear\t?\n", "queries.tsv:2: "),
         (b"town 1\tnear\n", "queries.tsv:1: "),
         (b"town 1\tnear\ttown 2\n", "queries.tsv:1: "),
         (b"?\tnear\t\n", "queries.tsv:1: "),

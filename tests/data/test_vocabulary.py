@@ -36,6 +36,12 @@ def test_an_unknown_name_gets_the_nearest_spellings():
         Vocabulary(["currency", "capital", "neighbour"], "relation").id("Capitol")
 
 
+@pytest.mark.parametrize("name", [3, ["currency"]])
+def test_a_name_is_a_text(name):
+    with pytest.raises(DataError, match="got"):
+        Vocabulary(["currency"], "relation").id(name)
+
+
 def test_nothing_near_is_no_hint():
     with pytest.raises(DataError, match="relation 'xyz'") as error:
         Vocabulary(["currency"], "relation").id("xyz")

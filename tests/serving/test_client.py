@@ -106,6 +106,18 @@ def test_unknown_names_of_queries(client):
             client.tails("entity 1", "relation 1", k=k)
 
 
+def test_inputs_that_are_no_rows_of_names(client):
+    for call in (
+        lambda: client.embed("entity 1"),
+        lambda: client.score([("entity 1", "relation 1")]),
+        lambda: client.tails_of("ab"),
+        lambda: client.heads_of(["ab"]),
+        lambda: client.tails("entity 1", "relation 1", k="a"),
+    ):
+        with pytest.raises(UsageError):
+            call()
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return free.getsockname()[1]
@@ -177,7 +189,9 @@ def test_tls(first, certificate, tmp_path):
         ("http://name:word@host", {}),
         ("http://host/?a=b", {}),
         ("http://HOST:PORT", {}),
+        (5, {}),
         ("http://host", {"timeout": 0}),
+        ("http://host", {"timeout": "a"}),
         ("http://host", {"retries": -1}),
     ],
 )

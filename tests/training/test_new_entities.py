@@ -8,7 +8,7 @@ import pytest
 import jobi_tf
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.training.extend import _among
-from jobi_tf.training.vectors import read_vectors
+from jobi_tf.training.vectors import read_vectors, write_vectors
 from tests.graphs import random_graph
 
 GRAPH = random_graph()
@@ -89,6 +89,7 @@ def test_pretrained_vectors_are_copied_by_name(tmp_path, suffix, header):
         ("entity_3 1 2\n", "vectors:1"),
         ("stranger " + "1 " * 16, "stranger|none of"),
         ("entity_3 " + "nan " * 16, "NaN"),
+        (2 * ("entity_3 " + "1 " * 15 + "1\n"), "entity_3"),
         (None, "absent|No such file"),
     ],
 )
@@ -99,6 +100,12 @@ def test_vectors_that_do_not_fit_are_refused(tmp_path, content, words):
     with pytest.raises(DataError, match=words):
         train(tmp_path / "run", entity_vectors=str(path))
     assert not (tmp_path / "run").exists()
+
+
+def test_names_that_word2vec_text_cannot_tell_apart(tmp_path):
+    with pytest.raises(UsageError, match="new_york"):
+        write_vectors(tmp_path / "x.txt", ["new york", "new_york"], np.zeros((2, 3)))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_file_of_vectors_is_not_called_damaged(tmp_path):
