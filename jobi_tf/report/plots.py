@@ -22,7 +22,10 @@ def plot_run(run: Run, out: Path) -> list[Path]:
     `map` shows the most frequent entities by PCA and by t-SNE, in the colour of the relation and side that they occur
     with most often. `relations` has the MRR of each relation on the test split.
 
+    A plot without data is left out.
+
     Raises:
+        UsageError: there is nothing to plot.
         MissingExtraError: matplotlib or scikit-learn are not installed.
     """
     try:
@@ -30,12 +33,16 @@ def plot_run(run: Run, out: Path) -> list[Path]:
         import sklearn.manifold  # noqa: F401
     except ImportError:
         raise MissingExtraError("plots need matplotlib and scikit-learn: pip install 'jobi-tf[plot]'") from None
-    out.mkdir(parents=True, exist_ok=True)
-    plots = {"map": _plot_map}
+    plots = {}
+    if min(run.model.entities.table.shape) > 1:  # t-SNE and PCA need two entities, with two numbers each
+        plots["map"] = _plot_map
     if run.history:
         plots["curves"] = _plot_curves
     if len(run.graph.test):
         plots["relations"] = _plot_relations
+    if not plots:
+        raise UsageError("expected a run with two entities, a history or test triples, got nothing to plot")
+    out.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, plot in plots.items():
         figure = matplotlib.figure.Figure(figsize=(12, 6), layout="constrained")
@@ -73,11 +80,6 @@ def _plot_map(run: Run, figure: Any) -> None:
     graph = run.graph
     entities = np.argsort(-entity_degrees(graph.train, graph.num_entities), kind="stable")[:MOST_ENTITIES]
     vectors = run.model.entities.rows(entities).numpy()
-    if min(vectors.shape) < 2:
-        raise UsageError(
-            f"expected at least 2 entities with 2 numbers each for a map, got {vectors.shape[0]:,} with "
-            f"{vectors.shape[1]:,}"
-        )
     types = np.array(entity_types(graph, entities))
     names, counts = np.unique(types, return_counts=True)
     shown = names[np.argsort(-counts)[:TYPES]]
