@@ -76,15 +76,17 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
     if not config.full_softmax:
         check_negatives(config.negatives, config.negatives_mode)
     full, multiple = config.full_softmax, devices * (config.chunk if config.shared else 1)
+    shared = f"{devices} device{'s' * (devices > 1)} can share evenly"
+    if config.shared:
+        shared += f" in chunks of {config.chunk}"
     if config.batch_size is None:
         count = number_of_queries(graph, "train", config.answers_per_query) if full else len(graph.train)
+        if count < multiple:
+            what = "training queries" if full else "training triples"
+            raise UsageError(f"expected at least {multiple} {what}, which {shared}, got {count}")
         size = default_batch_size(count, LARGEST_BATCH_OF_QUERIES if full else 1000, multiple)
     elif config.batch_size % multiple:
-        chunks = f" in chunks of {config.chunk}" if config.shared else ""
-        raise UsageError(
-            f"expected a batch_size that {devices} device{'s' * (devices > 1)} can share evenly{chunks}, a multiple of "
-            f"{multiple}, got {config.batch_size}"
-        )
+        raise UsageError(f"expected a batch_size that {shared}, a multiple of {multiple}, got {config.batch_size}")
     else:
         size = config.batch_size
     sampled_rate = SHARED_LEARNING_RATE if config.shared else LEARNING_RATE

@@ -30,11 +30,11 @@ def slow(**settings):
     return pytest.param(settings, marks=pytest.mark.slow)
 
 
-def complete(graph=GRAPH, **settings):
+def complete(graph=GRAPH, devices=1, **settings):
     plain = {"dataset": "tiny", "dim": 8, "batch_size": 50, "negatives": 5, "learning_rate": 0.02, "epochs": 4}
     if settings.get("loss") == "full-softmax":
         del plain["negatives"]
-    return completed(TrainConfig.create(plain | settings), graph)
+    return completed(TrainConfig.create(plain | settings), graph, devices)
 
 
 def fit(model, config, epochs, first=0):
@@ -188,3 +188,5 @@ def test_settings_that_cannot_work_together_are_refused():
         complete(**FULL, negatives_mode="shared")
     with pytest.raises(UsageError, match=r"batch_size .*queries.* 5,000"):
         complete(**FULL, batch_size=5000)
+    with pytest.raises(UsageError, match=r"200 training triples.*chunks of 100, got 180"):
+        complete(negatives_mode="shared", chunk=100, batch_size=None, devices=2)
