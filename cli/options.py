@@ -221,7 +221,7 @@ SETTINGS = {
     "Optimizer": "optimizer learning_rate batch_size",
     "Schedule": "schedule epochs average_epochs eval_every eval_first monitor patience",
     "Run": "run_dir seed checkpoint_every tensorboard profile",
-    "Machine": "strategy devices logical_devices precision table_dtype",
+    "Machine": "strategy devices logical_devices precision table_dtype jit_compile",
 }
 GROUPS = {title: cloup.OptionGroup(title) for title in SETTINGS}
 METAVARS = {

@@ -203,12 +203,18 @@ class Queries(Batch):
         distinct, place = unique(ids, model.xla)
         relations = [head.relations.rows(distinct) for head in model.heads]
         (known,) = model.known([embeddings["anchors"]], training)
-        heads = tf.reduce_sum(tf.cast(self.sides == HEAD, tf.int32))
         scores = []
         for head, own, candidates in zip(model.heads, relations, (table, embeddings.get("pairs", table)), strict=False):
             prepared = Relations(head.prepared(own, training), place)
-            sides = [(HEAD, slice(None, heads)), (TAIL, slice(heads, None))]
-            queries = tf.concat([head.queries(side, known[x], prepared[x], model.xla) for side, x in sides], 0)
+            if model.reciprocal:
+                queries = head.queries(TAIL, known, prepared, model.xla)
+            elif model.xla:  # which has to know the number of queries of each side
+                both = [head.queries(side, known, prepared, model.xla) for side in (HEAD, TAIL)]
+                queries = tf.where((self.sides == HEAD)[:, None], *both)
+            else:
+                heads = tf.reduce_sum(tf.cast(self.sides == HEAD, tf.int32))
+                sides = [(HEAD, slice(None, heads)), (TAIL, slice(heads, None))]
+                queries = tf.concat([head.queries(side, known[x], prepared[x]) for side, x in sides], 0)
             queries = head.through_net(queries, training)
             precision = model.precision if training else "float32"
             scores.append(all_scores(model.scorer, queries, model.scorer.candidate(candidates), precision))

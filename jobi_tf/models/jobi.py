@@ -144,8 +144,8 @@ class JoBi(DistributedModel):
                 Keras optimizer or its name, which updates whole tables in each step.
             loss: a loss for each output, such as `{"triple": jobi_tf.SampledSoftmax(), "pair": ...}`.
             *args: as for `keras.Model.compile`.
-            jit_compile: whether XLA compiles the whole step, on one device only. `"auto"` means `False` here: XLA then
-                only compiles some functions, on CPUs.
+            jit_compile: whether XLA compiles the whole step, on one device only, which can be faster on a GPU. `"auto"`
+                means `False` here: XLA then only compiles some functions, on CPUs.
             **kwargs: as for `keras.Model.compile`.
         """
         super().compile(optimizer, loss, *args, jit_compile=jit_compile if jit_compile != "auto" else False, **kwargs)

@@ -138,7 +138,9 @@ def compile_model(
     losses = losses_of(config)
     if optimizer is None:
         optimizer = OPTIMIZERS[config.optimizer](_learning_rate(config, steps))
-    model.compile(optimizer, {x: loss for x, (loss, _) in losses.items()}, {x: w for x, (_, w) in losses.items()})
+    weights = {x: weight for x, (_, weight) in losses.items()}
+    losses_alone = {x: loss for x, (loss, _) in losses.items()}
+    model.compile(optimizer, losses_alone, weights, jit_compile=config.jit_compile)
     build_losses(model)
 
 

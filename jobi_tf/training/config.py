@@ -112,6 +112,7 @@ class TrainConfig(BaseModel):
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="full-softmax: dtype of the matrix products of training; bfloat16 is faster on new CPUs"
     )
+    jit_compile: bool = Field(False, description="compile the whole training step by XLA; faster on one GPU")
     table_dtype: Literal["float32", "bfloat16"] = Field(
         "float32",
         description="sampled negatives: dtype of the entity table and its optimizer state in training; bfloat16 halves "
@@ -260,6 +261,8 @@ class TrainConfig(BaseModel):
             for name in ("warm_start", "entity_vectors"):
                 if getattr(self, name) is not None:
                     yield name, f"no {name} {where}", "the servers initialise their rows"
+            if self.jit_compile:
+                yield "jit_compile", f"no jit_compile {where}", "its tables are on other machines"
             if "tensorboard" in self.model_fields_set and self.tensorboard != "none":
                 reason = "its logs need a step in one process; metrics.csv has the metrics"
                 yield "tensorboard", f"tensorboard none {where}", reason
