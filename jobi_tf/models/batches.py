@@ -206,15 +206,7 @@ class Queries(Batch):
         scores = []
         for head, own, candidates in zip(model.heads, relations, (table, embeddings.get("pairs", table)), strict=False):
             prepared = Relations(head.prepared(own, training), place)
-            if model.reciprocal:
-                queries = head.queries(TAIL, known, prepared, model.xla)
-            elif model.xla:  # which has to know the number of queries of each side
-                both = [head.queries(side, known, prepared, model.xla) for side in (HEAD, TAIL)]
-                queries = tf.where((self.sides == HEAD)[:, None], *both)
-            else:
-                heads = tf.reduce_sum(tf.cast(self.sides == HEAD, tf.int32))
-                sides = [(HEAD, slice(None, heads)), (TAIL, slice(heads, None))]
-                queries = tf.concat([head.queries(side, known[x], prepared[x]) for side, x in sides], 0)
+            queries = head.queries_of_sides(self.sides, known, prepared, model.xla)
             queries = head.through_net(queries, training)
             precision = model.precision if training else "float32"
             scores.append(all_scores(model.scorer, queries, model.scorer.candidate(candidates), precision))

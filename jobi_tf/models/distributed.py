@@ -10,6 +10,16 @@ from jobi_tf.errors import UsageError
 from jobi_tf.workers import has_servers, has_workers, parts_of_all
 
 
+def check_jit_compile(jit_compile: bool, devices: int) -> None:
+    """Refuses to compile the training step by XLA for several devices.
+
+    Raises:
+        UsageError: `jit_compile` is True and there are several devices.
+    """
+    if jit_compile and devices > 1:
+        raise UsageError(f"expected jit_compile=False with {devices} devices, whose step XLA cannot compile")
+
+
 class DistributedModel(keras.Model):
     """A model that has all its weights from the start, and that several devices and workers may train."""
 
@@ -21,13 +31,11 @@ class DistributedModel(keras.Model):
         Raises:
             UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly, it has
                 labels for other heads than the model has, or for another loss than that of the triple head, or no end
-                and no number of steps; a head has no loss of its own; or `jit_compile` is True with several devices.
+                and no number of steps; or a head has no loss of its own.
         """
         if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
             kwargs.setdefault("shuffle", False)  # Keras 3.15 warns that its default has no effect
         devices = self.distribute_strategy.num_replicas_in_sync
-        if self.compiled and self.jit_compile and devices > 1:
-            raise UsageError(f"expected jit_compile=False with {devices} devices, whose step XLA cannot compile")
         if isinstance(x, tf.data.Dataset):
             shape = next(iter(tf.nest.flatten(x.element_spec))).shape
             if shape.rank == 0:

@@ -12,7 +12,7 @@ from jobi_tf.errors import UsageError, check_at_least
 from jobi_tf.models import regularizers as regularizer_objects
 from jobi_tf.models import scorers
 from jobi_tf.models.batches import batch_form
-from jobi_tf.models.distributed import DistributedModel
+from jobi_tf.models.distributed import DistributedModel, check_jit_compile
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.layers import EmbeddingTable, Head
 from jobi_tf.models.products import all_scores, check_dtypes, own_scores
@@ -144,11 +144,16 @@ class JoBi(DistributedModel):
                 Keras optimizer or its name, which updates whole tables in each step.
             loss: a loss for each output, such as `{"triple": jobi_tf.SampledSoftmax(), "pair": ...}`.
             *args: as for `keras.Model.compile`.
-            jit_compile: whether XLA compiles the whole step, on one device only, which can be faster on a GPU. `"auto"`
-                means `False` here: XLA then only compiles some functions, on CPUs.
+            jit_compile: whether XLA compiles the whole training step, which is faster on a GPU for queries of all
+                entities. `"auto"` means `False` here: XLA then only compiles some functions, on CPUs.
             **kwargs: as for `keras.Model.compile`.
+
+        Raises:
+            UsageError: `jit_compile` is True with several devices.
         """
-        super().compile(optimizer, loss, *args, jit_compile=jit_compile if jit_compile != "auto" else False, **kwargs)
+        jit_compile = jit_compile if jit_compile != "auto" else False
+        check_jit_compile(bool(jit_compile), self.distribute_strategy.num_replicas_in_sync)
+        super().compile(optimizer, loss, *args, jit_compile=jit_compile, **kwargs)
         self.xla = self.jit_compile
         if sparse := getattr(self.optimizer, "sparse", False):
             self.optimizer.xla = self.xla

@@ -180,6 +180,17 @@ class Head(keras.layers.Layer):
             self.scorer.query(side, anchor, relations.each()) if xla else self.scorer.queries(side, anchor, relations)
         )
 
+    def queries_of_sides(self, sides: tf.Tensor, anchor: tf.Tensor, relations: Relations, xla: bool) -> tf.Tensor:
+        """Returns the queries of a batch, those for heads first, as `queries` does; `sides` are int32 [N]."""
+        if self.reciprocal:
+            return self.queries(TAIL, anchor, relations, xla)
+        if xla:  # which has to know how many queries each side has
+            both = [self.queries(side, anchor, relations, xla) for side in (HEAD, TAIL)]
+            return tf.where((sides == HEAD)[:, None], *both)
+        heads = tf.reduce_sum(tf.cast(sides == HEAD, tf.int32))
+        parts = [(HEAD, slice(None, heads)), (TAIL, slice(heads, None))]
+        return tf.concat([self.queries(side, anchor[x], relations[x]) for side, x in parts], 0)
+
     def queries_of(self, relation: tf.Tensor, side: int, anchor: tf.Tensor) -> tf.Tensor:
         """Returns queries for the entities on `side`, of relations, int [N], and the other entities, [N, width]."""
         distinct, place = tf.unique(self.relation_ids(relation, side))

@@ -18,6 +18,7 @@ from jobi_tf.data.negatives import Part
 from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
 from jobi_tf.models import scorers
+from jobi_tf.models.distributed import check_jit_compile
 from jobi_tf.models.jobi import HEADS, JoBi
 from jobi_tf.models.products import check_dtypes
 from jobi_tf.models.regularizers import DURA, L2, N3, Regularizer, RelationPrediction, get_all
@@ -72,6 +73,7 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
     config.check()
     scorer = scorers.get(config.model)
     check_dtypes(scorer, precision=config.precision, table_dtype=config.table_dtype)
+    check_jit_compile(config.jit_compile, devices)
     get_all(_regularizers(config), scorer)  # raises for a scorer that one does not suit
     if not config.full_softmax:
         check_negatives(config.negatives, config.negatives_mode)
@@ -138,9 +140,8 @@ def compile_model(
     losses = losses_of(config)
     if optimizer is None:
         optimizer = OPTIMIZERS[config.optimizer](_learning_rate(config, steps))
-    weights = {x: weight for x, (_, weight) in losses.items()}
-    losses_alone = {x: loss for x, (loss, _) in losses.items()}
-    model.compile(optimizer, losses_alone, weights, jit_compile=config.jit_compile)
+    loss, weights = ({x: pair[i] for x, pair in losses.items()} for i in range(2))
+    model.compile(optimizer, loss, weights, jit_compile=config.jit_compile)
     build_losses(model)
 
 

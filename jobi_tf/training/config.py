@@ -112,7 +112,9 @@ class TrainConfig(BaseModel):
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="full-softmax: dtype of the matrix products of training; bfloat16 is faster on new CPUs"
     )
-    jit_compile: bool = Field(False, description="compile the whole training step by XLA; faster on one GPU")
+    jit_compile: bool = Field(
+        False, description="compile the training step by XLA, which is faster on a GPU with full-softmax"
+    )
     table_dtype: Literal["float32", "bfloat16"] = Field(
         "float32",
         description="sampled negatives: dtype of the entity table and its optimizer state in training; bfloat16 halves "

@@ -129,7 +129,7 @@ def _fit(
     queries = config.full_softmax
     count = number_of_queries(graph, SPLIT, config.answers_per_query) if queries else len(ids)
     size = min(config.batch_size or 1000, count)
-    changes = {"batch_size": size, "schedule": "constant"}
+    changes = {"batch_size": size, "schedule": "constant", "jit_compile": False}  # too few steps to compile for
     if not queries:
         changes["negatives_mode"] = "by-side" if config.by_side else "own"
     config = config.replace(**changes).effective()
