@@ -76,6 +76,7 @@ def _plot_curves(run: Run, figure: Any) -> None:
 def _plot_map(run: Run, figure: Any) -> None:
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
     graph = run.graph
     entities = np.argsort(-entity_degrees(graph.train, graph.num_entities), kind="stable")[:MOST_ENTITIES]
@@ -88,7 +89,8 @@ def _plot_map(run: Run, figure: Any) -> None:
         perplexity = min(30, (len(entities) - 1) / 3)
         methods["t-SNE"] = TSNE(2, random_state=0, init="pca", perplexity=perplexity)
     for axes, (name, method) in zip(figure.subplots(1, 2), methods.items(), strict=False):
-        points = method.fit_transform(vectors)
+        with threadpool_limits(1):  # On a busy machine, several threads of t-SNE take ten times as long.
+            points = method.fit_transform(vectors)
         axes.scatter(*points[~np.isin(types, shown)].T, s=8, color="lightgray", label="others")
         for kind in shown:
             axes.scatter(*points[types == kind].T, s=8, label=kind)
