@@ -94,5 +94,5 @@ def test_every_public_name_is_there():
     assert set(jobi_tf.__all__) >= {"JoBi", "LazyAdam", "evaluate", "load_graph", "load_run", "resume", "train"}
     for name in jobi_tf.__all__:
         assert getattr(jobi_tf, name).__name__ == name
-    with pytest.raises(AttributeError, match="Jobi"):
+    with pytest.raises(AttributeError, match=r"^No jobi_tf attribute Jobi$"):
         _ = jobi_tf.Jobi

@@ -89,7 +89,9 @@ def _plot_map(run: Run, figure: Any) -> None:
         perplexity = min(30, (len(entities) - 1) / 3)
         methods["t-SNE"] = TSNE(2, random_state=0, init="pca", perplexity=perplexity)
     for axes, (name, method) in zip(figure.subplots(1, 2), methods.items(), strict=False):
-        with threadpool_limits(1):  # On a busy machine, several threads of t-SNE take ten times as long.
+        # The threads of t-SNE wait for each other. For 2,000 entities, two saved 3 s on idle cores and cost 36 s on
+        # cores that another program used.
+        with threadpool_limits(1):
             points = method.fit_transform(vectors)
         axes.scatter(*points[~np.isin(types, shown)].T, s=8, color="lightgray", label="others")
         for kind in shown:
