@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
@@ -214,3 +215,14 @@ class Training:
 
 
 Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]
+
+
+def check_callbacks(callbacks: Callbacks) -> None:
+    """Refuses what is neither Keras callbacks nor a function, before a run folder is made.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    listed = isinstance(callbacks, Sequence) and all(isinstance(x, keras.callbacks.Callback) for x in callbacks)
+    if not (listed or callable(callbacks)):
+        raise UsageError(f"expected a list of Keras callbacks or a function that returns one, got {callbacks!r}")

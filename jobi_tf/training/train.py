@@ -1,5 +1,6 @@
 """Training of a model, from settings to a run folder."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,15 @@ from jobi_tf.training.config import AUTO, TrainConfig, with_recipe
 from jobi_tf.training.devices import Cluster, training_strategy, with_servers, workers_needed
 from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
-from jobi_tf.training.recording import MEAN, Callbacks, Checkpoint, KeepBest, MetricsRecord, Training
+from jobi_tf.training.recording import (
+    MEAN,
+    Callbacks,
+    Checkpoint,
+    KeepBest,
+    MetricsRecord,
+    Training,
+    check_callbacks,
+)
 from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import load_model, read_weights, save_bare_model
@@ -63,8 +72,8 @@ def train(
         **settings: fields of `TrainConfig`, which take precedence over `config`.
 
     Raises:
-        UsageError: a setting is unknown, out of range or without effect; the run folder is not empty; or the training
-            does not fit into memory.
+        UsageError: a setting is unknown, out of range or without effect; `callbacks` has something else than callbacks;
+            the run folder is not empty; or the training does not fit into memory.
         DataError: the data cannot be used.
         JobiError: the loss became NaN or infinite, or another worker has ended.
 
@@ -72,6 +81,10 @@ def train(
         >>> run = jobi_tf.train("umls", joint=True, p=0.3, epochs=20, run_dir="runs/umls")
         >>> run.tails("steroid", "affects", k=3)
     """
+    check_callbacks(callbacks)
+    if not isinstance(dataset, str | os.PathLike | Graph | None):
+        kind = type(dataset).__name__
+        raise UsageError(f"expected a name, a path or a graph to train on, got {kind}: see Graph.from_triples")
     graph = dataset if isinstance(dataset, Graph) else None
     if graph and (given := [x for x in ("split", "columns", "header", "weights") if settings.get(x) is not None]):
         raise UsageError(f"{given[0]} applies to files of triples only, got a graph")
@@ -139,9 +152,10 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
             `tensorboard` or `profile`.
 
     Raises:
-        UsageError: another setting was given.
+        UsageError: another setting was given, or `callbacks` has something else than callbacks.
         DataError: `run_dir` is not a run, or has no checkpoint yet.
     """
+    check_callbacks(callbacks)
     folder = RunFolder(Path(run_dir))
     before = folder.read_config()
     cluster, servers_before = Cluster.of_environment(), before.strategy == "parameter-server"

@@ -264,12 +264,20 @@ def test_a_loss_that_is_not_finite_stops_with_a_word(tmp_path):
         ({"devices": "7"}, "devices .*7"),
         ({"devices": "0,0"}, "devices .*0,0"),
         ({"logical_devices": 2}, "CPU .*2"),
+        ({"callbacks": keras.callbacks.EarlyStopping()}, "callbacks.*EarlyStopping"),
+        ({"callbacks": [print]}, "callbacks.*print"),
+        ({"callbacks": None}, "callbacks.*None"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_and_leave_nothing(settings, words, tmp_path, run):
     with pytest.raises(UsageError, match=words):
         train(tmp_path / "run", **settings)
     assert not list(tmp_path.iterdir())
+
+
+def test_triples_instead_of_a_graph_are_refused():
+    with pytest.raises(UsageError, match=r"list.*Graph\.from_triples"):
+        jobi_tf.train([("Bern", "capital of", "Switzerland")])
 
 
 def test_no_validation_triples_are_refused(tmp_path):
