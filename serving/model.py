@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from .saved_model import Arrays, SavedModel, Signature
 from .settings import ServerSettings
 
 MOST_ANSWERS = 2**20  # of a request, by which its memory is bounded
+LAST_VERSION = 2**63 - 1  # messages store the number of a version in 64 bits
 Files = frozenset[tuple[str, int, int]]  # path, bytes and time of change
 
 
@@ -207,15 +208,14 @@ def _version_folders(folder: Path) -> dict[int, Path]:
         found = [path for path in folder.iterdir() if path.name.isascii() and path.name.isdigit() and path.is_dir()]
     except OSError:
         return {}
-    return {int(path.name): path for path in found}
+    return {int(path.name): path for path in found if int(path.name) <= LAST_VERSION}
 
 
 def _files(folder: Path) -> Files:
     files = []
-    for path in folder.rglob("*"):
-        try:
-            status = path.stat()
-        except OSError:
-            continue  # it was removed since; loading will show whether it matters
-        files.append((str(path), status.st_size, status.st_mtime_ns))
+    for parent, _, names in os.walk(folder):
+        for path in (os.path.join(parent, name) for name in names):
+            with suppress(OSError):  # it was removed since; loading will show whether it matters
+                status = os.stat(path)
+                files.append((path, status.st_size, status.st_mtime_ns))
     return frozenset(files)

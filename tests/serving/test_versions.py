@@ -1,6 +1,7 @@
 """Versions that are added, removed, and broken."""
 
 import asyncio
+import os
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +161,20 @@ def test_a_version_that_changes_while_it_is_loaded(tiny, folder, monkeypatch):
         pass
 
 
+def test_a_version_that_is_removed_while_its_files_are_listed(folder, monkeypatch):
+    (folder / "assets").mkdir(parents=True)
+    (folder / "saved_model.pb").touch()
+    listed = os.scandir
+
+    def scandir(path):
+        if Path(path).name == "assets":
+            raise FileNotFoundError(path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert [Path(path).name for path, *_ in model._files(folder)] == ["saved_model.pb"]
+
+
 def test_damaged_weights_and_warm_up(tiny, folder):
     _, exports = tiny
     for number in (1, 2, 3):
@@ -180,6 +195,7 @@ def test_versions_that_are_removed(tiny, folder):
         add_version(exports, number, folder)
     (folder / "notes").mkdir()
     (folder / "9").write_text("")
+    (folder / str(2**63)).symlink_to(exports / "2")  # a number that no message can hold
     with running(folder) as server:
         before = score(server)
         assert states(server) == {2: "AVAILABLE"}
