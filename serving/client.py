@@ -100,10 +100,14 @@ class Client:
             raise UsageError(f"expected a positive time-out and at least 0 retries, got {timeout!r} and {retries!r}")
         if not isinstance(url, str) or not re.fullmatch(r"https?://[^/?#@]+(/[^?#]*)?", url):
             raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8501, got {url!r}")
+        if not isinstance(model, str | None):
+            raise UsageError(f"expected the name of a model, got {model!r}")
+        if token is not None and not (isinstance(token, str) and token.isprintable()):
+            raise UsageError("expected a token without line breaks")
         self._httpx = httpx
         self._url = url.rstrip("/")
         self._retries = retries
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = {} if token is None else {"Authorization": f"Bearer {token}".encode()}
         verify = True if certificate is None else _trusting(Path(certificate))
         try:
             seconds = httpx.Timeout(timeout, connect=min(timeout, 10))
@@ -235,7 +239,7 @@ class Client:
                 reply = self._http.request(method, path, json=body)
             except UnicodeEncodeError:
                 raise UsageError("expected names in UTF-8") from None
-            except self._httpx.TimeoutException:
+            except (self._httpx.ReadTimeout, self._httpx.WriteTimeout):
                 raise JobiError(f"no answer from {self._url} within {self._http.timeout.read:g} s") from None
             except self._httpx.TransportError as error:
                 problem = f"cannot reach {self._url}: {error or type(error).__name__}"

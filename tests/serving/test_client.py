@@ -3,6 +3,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -158,9 +159,20 @@ def test_a_server_that_does_not_answer():
         client.score(random_triples(1))
 
 
+def test_a_server_that_accepts_no_connection():
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
+        for _ in range(4):
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(full.getsockname())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}"
+        with Client(url, "tiny", timeout=0.2, retries=1) as client, pytest.raises(JobiError, match=r"reach.*1 retries"):
+            client.score(random_triples(1))
+
+
 def test_token(first):
-    with running(first, token="secret") as server:
-        with Client(server.url, token="secret") as client:
+    with running(first, token="säcret") as server:
+        with Client(server.url, token="säcret") as client:
             assert client.score(random_triples(1)).known.all()
         for token in (None, "other"):
             with pytest.raises(JobiError, match="401"):
@@ -193,11 +205,13 @@ def test_tls(first, certificate, tmp_path):
         ("http://host", {"timeout": 0}),
         ("http://host", {"timeout": "a"}),
         ("http://host", {"retries": -1}),
+        ("http://host", {"token": "secret\n"}),
+        ("http://host", {"model": 5}),
     ],
 )
 def test_arguments_that_cannot_be_used(url, options):
     with pytest.raises(UsageError):
-        Client(url, "tiny", **options)
+        Client(url, **{"model": "tiny", **options})
 
 
 def test_httpx_is_missing(monkeypatch):
