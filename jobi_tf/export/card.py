@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.evaluation.calibration import BINS
@@ -100,7 +101,7 @@ def _tensors(tensors: Mapping[str, Any]) -> str:
 
 def _example(name: str, signature: str, inputs: Mapping[str, Any]) -> str:
     body = json.dumps({"signature_name": signature, "inputs": inputs}, ensure_ascii=False)
-    return f"curl -d {shlex.quote(body)} http://127.0.0.1:8501/v1/models/{name}:predict\n"
+    return f"curl -d {shlex.quote(body)} http://127.0.0.1:8501/v1/models/{quote(name)}:predict\n"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -56,7 +56,7 @@ def run(run_of) -> jobi_tf.Run:
 @pytest.fixture(scope="session")
 def exported(run, tmp_path_factory) -> Exported:
     """Its export, with all entities as answers and warm-up requests."""
-    return export_run(run, tmp_path_factory.mktemp("exports") / "odd", top_k=31)
+    return export_run(run, tmp_path_factory.mktemp("exports") / "odd names", top_k=31)
 
 
 @pytest.fixture

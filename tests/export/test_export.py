@@ -150,7 +150,7 @@ def test_model_card(run, exported):
     assert table["`predict_tails`"][0] == "head, relation: string [B]; k: int32 [B]"
     bodies = [line for line in card.splitlines() if line.startswith("curl ")]
     assert len(bodies) == 7
-    assert "/v1/models/odd:predict" in bodies[0]
+    assert "/v1/models/odd%20names:predict" in bodies[0]
 
 
 def test_versions_count_up_and_are_never_overwritten(run, folder):
