@@ -107,7 +107,7 @@ class Client:
         self._httpx = httpx
         self._url = url.rstrip("/")
         self._retries = retries
-        headers = {} if token is None else {"Authorization": f"Bearer {token}".encode()}
+        headers = {} if token is None else {b"Authorization": f"Bearer {token}".encode()}
         verify = True if certificate is None else _trusting(Path(certificate))
         try:
             seconds = httpx.Timeout(timeout, connect=min(timeout, 10))
