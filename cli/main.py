@@ -119,6 +119,9 @@ def main() -> NoReturn:
     """Runs `jobi-tf`."""
     if TRAINING.intersection(sys.argv[1:2]):
         keep_memory()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it is closed, and the next file that is opened would get its number
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may not fit a terminal's encoding

@@ -1,6 +1,7 @@
 """The options that commands share, and the class of commands."""
 
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,8 +25,21 @@ FOLDER = cloup.dir_path(path_type=Path, exists=True)
 FILE = cloup.file_path(path_type=Path, exists=True)
 OUT_FOLDER = cloup.dir_path(path_type=Path)
 COUNT = click.IntRange(min=1)
-POSITIVE = click.FloatRange(min=0, min_open=True)
 PORT = click.IntRange(0, 65535)
+
+
+class FloatRange(click.FloatRange):
+    """A range of numbers without NaN, for which click's comparisons with the limits are false."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Returns the number."""
+        number = super().convert(value, parameter, context)
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", parameter, context)
+        return number
+
+
+POSITIVE = FloatRange(min=0, min_open=True)
 
 
 class _OutFile(click.Path):
@@ -313,6 +327,6 @@ def parse_assignments(texts: Iterable[str], flag: str = "--set") -> dict[str, An
             raise UsageError(f"expected {flag} {key}=… at most once")
         try:
             settings[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):  # also of a date such as 2026-02-30
             raise UsageError(f"expected a YAML value after {key}=, got {value!r}") from None
     return settings

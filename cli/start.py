@@ -40,11 +40,7 @@ def start_tensorflow(keras: bool = True) -> None:
 
 @contextmanager
 def _without_noise() -> Iterator[None]:
-    try:
-        terminal = os.dup(2)
-    except OSError:  # there is no stderr
-        yield
-        return
+    terminal = os.dup(2)
     with tempfile.TemporaryFile() as output:
         os.dup2(output.fileno(), 2)
         try:

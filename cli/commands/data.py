@@ -13,7 +13,17 @@ from cloup.constraints import If, all_or_none, require_all
 
 from jobi_tf.console import counts, print_json, print_table
 
-from ..options import COUNT, FILE, Group, argument_or_option, json_option, out_option, seed_option, settings_options
+from ..options import (
+    COUNT,
+    FILE,
+    FloatRange,
+    Group,
+    argument_or_option,
+    json_option,
+    out_option,
+    seed_option,
+    settings_options,
+)
 
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
@@ -136,7 +146,7 @@ def _print_statistics(result: "Statistics") -> None:
 @_dataset_options
 @cloup.option(
     "--threshold",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FloatRange(0, 1, min_open=True),
     default=0.8,
     help="Smallest share of common entity pairs for which two relations are listed.",
 )

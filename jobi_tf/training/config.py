@@ -328,7 +328,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"expected a YAML file of settings: {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # also of a date such as 2026-02-30
         raise UsageError(f"expected YAML in {path}: {' '.join(str(error).split())}") from None
     if not isinstance(settings, dict):
         came = "an empty file" if settings is None else f"a {type(settings).__name__}"

@@ -41,6 +41,12 @@ def test_module_and_version(tmp_path):
     assert output == f"jobi-tf {jobi_tf.__version__}\n"
 
 
+def test_closed_streams(tmp_path):
+    command = f"{sys.executable} -m jobi_tf.cli predict world --head France --relation capital"
+    for closed in (">&-", "<&- >&- 2>&-"):
+        assert subprocess.run(["sh", "-c", f"{command} {closed}"], cwd=tmp_path).returncode == 0
+
+
 def commands(command: click.Command, name: str) -> list[tuple[str, click.Command]]:
     if not isinstance(command, click.Group):
         return [(name, command)]
@@ -136,7 +142,12 @@ def test_tracebacks_of_faults_and_on_request(call, monkeypatch):
 def test_assignments():
     texts = ["eval-every=3", "joint = false", "dataset=a=b"]
     assert parse_assignments(texts) == {"eval_every": 3, "joint": False, "dataset": "a=b"}
-    for texts, value in ((["joint"], "'joint'"), (["p=["], r"p=.*\["), (["p=1", "p=2"], "p=")):
+    for texts, value in (
+        (["joint"], "'joint'"),
+        (["p=["], r"p=.*\["),
+        (["p=2026-02-30"], "p=.*30"),
+        (["p=1", "p=2"], "p="),
+    ):
         with pytest.raises(UsageError, match=value):
             parse_assignments(texts)
 

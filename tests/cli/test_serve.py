@@ -63,6 +63,7 @@ def test_serve(exports, tmp_path, monkeypatch):
         (["DIR", "--name", "a/b"], 2, "a/b"),
         (["DIR", "--key", __file__], 2, "--certificate"),
         (["DIR", "--timeout", "0"], 2, "--timeout"),
+        (["DIR", "--timeout", "nan"], 2, "--timeout"),
         (["DIR", "--config", "x"], 2, "--config"),
         (["DIR", "--token-file", "nowhere"], 2, "nowhere"),
         (["nowhere", "--rest-port", "0", "--grpc-port", "0"], 2, "nowhere"),

@@ -74,7 +74,7 @@ def test_rejects_other_data_sets_and_folders(triples, call, tmp_path):
     assert f"{tmp_path}/file/run" in below.stderr
 
 
-@pytest.mark.parametrize("text", ["p: 1.5", "width: 3", "- 1", "a: ["])
+@pytest.mark.parametrize("text", ["p: 1.5", "width: 3", "- 1", "a: [", "p: 2026-02-30"])
 def test_names_the_file_of_settings(triples, call, tmp_path, text):
     file = tmp_path / "settings.yaml"
     file.write_text(text)
