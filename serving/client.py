@@ -112,7 +112,8 @@ class Client:
         try:
             seconds = httpx.Timeout(timeout, connect=min(timeout, 10))
             self._http = httpx.Client(base_url=self._url, headers=headers, verify=verify, timeout=seconds)
-        except httpx.InvalidURL as error:
+            self._http.base_url.host.encode("idna")  # as the socket does
+        except (httpx.InvalidURL, UnicodeError) as error:
             raise UsageError(f"expected the URL of a server, got {url!r}: {error}") from None
         try:
             self.model = self._only_model() if model is None else model

@@ -201,6 +201,7 @@ def test_tls(first, certificate, tmp_path):
         ("http://name:word@host", {}),
         ("http://host/?a=b", {}),
         ("http://HOST:PORT", {}),
+        ("http://127.0.0..1", {}),
         (5, {}),
         ("http://host", {"timeout": 0}),
         ("http://host", {"timeout": "a"}),
