@@ -35,7 +35,7 @@ class FloatRange(click.FloatRange):
         """Returns the number."""
         number = super().convert(value, parameter, context)
         if math.isnan(number):
-            self.fail(f"{value} is not in the range {self._describe_range()}.", parameter, context)
+            self.fail(f"{value} is not a number.", parameter, context)
         return number
 
 
