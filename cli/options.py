@@ -29,7 +29,7 @@ PORT = click.IntRange(0, 65535)
 
 
 class FloatRange(click.FloatRange):
-    """A range of numbers without NaN, for which click's comparisons with the limits are false."""
+    """A range of numbers that rejects NaN, which click accepts because it is neither below nor above a limit."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the number."""
@@ -301,7 +301,7 @@ def _click_type(kind: Any, rules: list[Any]) -> Any:
         for name, limit in (("ge", "min"), ("gt", "min"), ("le", "max"), ("lt", "max")):
             if hasattr(rule, name):
                 bounds |= {limit: getattr(rule, name), f"{limit}_open": name in ("gt", "lt")}
-    return (click.IntRange if kind is int else click.FloatRange)(**bounds)
+    return (click.IntRange if kind is int else FloatRange)(**bounds)
 
 
 def setting_text(value: Any) -> str:

@@ -103,7 +103,7 @@ class Client:
         if not isinstance(model, str | None):
             raise UsageError(f"expected the name of a model, got {model!r}")
         if token is not None and not (isinstance(token, str) and token.isprintable()):
-            raise UsageError("expected a token without line breaks")
+            raise UsageError("expected the token to be printable text")
         self._httpx = httpx
         self._url = url.rstrip("/")
         self._retries = retries

@@ -214,7 +214,8 @@ def _version_folders(folder: Path) -> dict[int, Path]:
 def _files(folder: Path) -> Files:
     files = []
     for parent, _, names in os.walk(folder):
-        for path in (os.path.join(parent, name) for name in names):
+        for name in names:
+            path = os.path.join(parent, name)
             with suppress(OSError):  # it was removed since; loading will show whether it matters
                 status = os.stat(path)
                 files.append((path, status.st_size, status.st_mtime_ns))

@@ -218,10 +218,10 @@ Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[k
 
 
 def check_callbacks(callbacks: Callbacks) -> None:
-    """Refuses what is neither Keras callbacks nor a function, before a run folder is made.
+    """Checks that these are Keras callbacks, or a function that returns them.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: they are something else.
     """
     listed = isinstance(callbacks, Sequence) and all(isinstance(x, keras.callbacks.Callback) for x in callbacks)
     if not (listed or callable(callbacks)):

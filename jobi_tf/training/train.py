@@ -72,8 +72,8 @@ def train(
         **settings: fields of `TrainConfig`, which take precedence over `config`.
 
     Raises:
-        UsageError: a setting is unknown, out of range or without effect; `callbacks` has something else than callbacks;
-            the run folder is not empty; or the training does not fit into memory.
+        UsageError: a setting is unknown, out of range or without effect; `dataset` or `callbacks` has a wrong type; the
+            run folder is not empty; or the training does not fit into memory.
         DataError: the data cannot be used.
         JobiError: the loss became NaN or infinite, or another worker has ended.
 
@@ -152,7 +152,7 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
             `tensorboard` or `profile`.
 
     Raises:
-        UsageError: another setting was given, or `callbacks` has something else than callbacks.
+        UsageError: another setting was given, or `callbacks` has a wrong type.
         DataError: `run_dir` is not a run, or has no checkpoint yet.
     """
     check_callbacks(callbacks)

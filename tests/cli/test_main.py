@@ -41,6 +41,7 @@ def test_module_and_version(tmp_path):
     assert output == f"jobi-tf {jobi_tf.__version__}\n"
 
 
+@pytest.mark.processes
 def test_closed_streams(tmp_path):
     command = f"{sys.executable} -m jobi_tf.cli predict world --head France --relation capital"
     for closed in (">&-", "<&- >&- 2>&-"):
