@@ -233,7 +233,7 @@ SETTINGS = {
     "n3 n3_pair l2 dura entity_dropout relation_dropout relation_prediction",
     "Negatives": "p negatives negatives_mode chunk filter_negatives",
     "Optimizer": "optimizer learning_rate batch_size",
-    "Schedule": "schedule epochs average_epochs eval_every eval_first monitor patience",
+    "Schedule": "schedule warmup_epochs epochs average_epochs eval_every eval_first monitor patience",
     "Run": "run_dir seed checkpoint_every tensorboard profile",
     "Machine": "strategy devices logical_devices precision table_dtype jit_compile",
 }

@@ -171,6 +171,9 @@ def build_losses(model: JoBi) -> None:
 
 
 def _learning_rate(config: TrainConfig, steps: int) -> float | keras.optimizers.schedules.LearningRateSchedule | None:
+    if config.schedule == "cosine" and config.warmup_epochs:
+        rise, rate = steps // config.epochs * config.warmup_epochs, config.learning_rate
+        return keras.optimizers.schedules.CosineDecay(0.0, steps - rise, warmup_target=rate, warmup_steps=rise)
     if config.schedule == "cosine":
         return keras.optimizers.schedules.CosineDecay(config.learning_rate, steps)
     if config.schedule == "exponential":

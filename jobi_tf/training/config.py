@@ -145,6 +145,9 @@ class TrainConfig(BaseModel):
     schedule: Literal["constant", "cosine", "exponential"] = Field(
         "constant", description="learning rate over all epochs: constant, falling to 0 (cosine) or to a hundredth"
     )
+    warmup_epochs: int = Field(
+        0, ge=0, description="cosine: epochs in which the learning rate first rises from 0, in a line"
+    )
     epochs: int = Field(100, ge=1, description="largest number of epochs")
     average_epochs: int = Field(
         4, ge=1, description="rank and keep the mean of the weights over about the last N epochs; 1: the last weights"
@@ -232,6 +235,8 @@ class TrainConfig(BaseModel):
             yield ("adversarial_temperature",), "only the loss logistic weighs negatives"
         if self.loss == "margin":
             yield ("label_smoothing",), "the loss margin has no target to smooth"
+        if self.schedule != "cosine":
+            yield ("warmup_epochs",), "only the schedule cosine begins with a rise"
         if self.strategy == "parameter-server":
             yield ("average_epochs",), "weights on parameter servers are not averaged"
         if not self.joint:
@@ -282,6 +287,8 @@ class TrainConfig(BaseModel):
         if self.reciprocal and not full and not self.by_side:
             expected = "negatives_mode by-side or shared-by-side with reciprocal relations"
             yield "negatives_mode", expected, "the sides of a triple have different scores"
+        if self.schedule == "cosine" and self.warmup_epochs >= self.epochs:
+            yield "warmup_epochs", f"fewer warmup_epochs than the {self.epochs} epochs", "the rate falls after them"
         if self.weights is not None and full:
             yield "loss", f"another loss than {_FULL} with weights", "a query has one weight for all of its answers"
         if self.rare_weight < 1 and full and self.answers_per_query > 1:

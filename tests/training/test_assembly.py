@@ -140,6 +140,8 @@ def test_the_optimizer_and_its_learning_rates():
     assert rate(0) == (pytest.approx(0.02), "LazyAdam")
     assert rate(steps, schedule="constant", optimizer="adagrad") == (pytest.approx(0.02), "LazyAdagrad")
     assert [rate(x, schedule="cosine")[0] for x in (0, steps // 2, steps)] == pytest.approx([0.02, 0.01, 0], abs=1e-7)
+    rise = [rate(x, schedule="cosine", warmup_epochs=2)[0] for x in (0, steps // 4, steps // 2, 3 * steps // 4, steps)]
+    assert rise == pytest.approx([0, 0.01, 0.02, 0.01, 0], abs=1e-7)
     found = [rate(x, schedule="exponential")[0] for x in (0, steps // 2, steps)]
     assert found == pytest.approx([0.02, 0.002, 0.0002])
 

@@ -74,6 +74,8 @@ def test_a_missing_file_and_one_that_is_no_text(tmp_path):
         ({"loss": "logistic", "reciprocal": True}, "negatives_mode"),
         ({"negatives_mode": "shared", "reciprocal": True}, "negatives_mode"),
         ({"weights": "w", "loss": "full-softmax"}, "weights"),
+        ({"warmup_epochs": 1}, "warmup_epochs"),
+        ({"warmup_epochs": 3, "epochs": 3, "schedule": "cosine"}, "warmup_epochs"),
     ],
 )
 def test_settings_without_effect_are_refused(settings, name):
@@ -92,6 +94,7 @@ def test_settings_without_effect_are_refused(settings, name):
         {"negatives_mode": "shared-by-side", "reciprocal": True},
         {"loss": "full-softmax", "label_smoothing": 0.1, "reciprocal": True, "n3": 0.1, "n3_pair": 0.1, "l2": 0.1},
         {"n3": 0.1, "n3_pair": 0.1, "l2": 0.1, "entity_dropout": 0.2, "relation_dropout": 0.2, "optimizer": "adagrad"},
+        {"schedule": "cosine", "warmup_epochs": 2, "epochs": 3},
     ],
 )
 def test_settings_with_an_effect_pass(settings):
