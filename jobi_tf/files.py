@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jobi_tf.errors import UsageError
+from filelock import FileLock, Timeout
+
+from jobi_tf.errors import JobiError, UsageError
 
 
 def check_new(folder: Path) -> None:
@@ -20,6 +22,27 @@ def check_new(folder: Path) -> None:
         raise UsageError(f"expected a new or empty folder, but {folder} {found}")
     if not folder.name:  # as of Path("."), which cannot be written beside
         raise UsageError(f"expected the name of a new folder, got {str(folder)!r}")
+
+
+@contextmanager
+def run_lock(folder: Path, seconds: float = 0) -> Iterator[None]:
+    """Holds the lock of a run folder while this process trains into it; who holds it may take it again.
+
+    Args:
+        folder: the run folder.
+        seconds: how long to wait for another process to end.
+
+    Raises:
+        JobiError: another process holds it.
+    """
+    folder = folder.resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"), is_singleton=True)
+    try:
+        with lock.acquire(timeout=seconds):
+            yield
+    except Timeout:
+        raise JobiError(f"expected no other process to train the run {folder}, but one does") from None
 
 
 def _beside(path: Path) -> Path:

@@ -13,15 +13,13 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from filelock import FileLock, Timeout
-
 from jobi_tf.errors import JobiError, explain
+from jobi_tf.files import run_lock
 from jobi_tf.launch import cores
 
 if TYPE_CHECKING:
@@ -151,7 +149,7 @@ def one_at_a_time(function: Callable) -> Callable:
 
 def train_locked(config: "TrainConfig", callback: "keras.callbacks.Callback") -> None:
     """Trains into the folder of a run, from its last checkpoint if it has one, while no other process does."""
-    with run_lock(Path(config.run_dir or "")):
+    with run_lock(Path(config.run_dir or ""), SECONDS_FOR_THE_LOCK):
         train_or_resume(config, [callback])
 
 
@@ -165,21 +163,6 @@ def train_or_resume(config: "TrainConfig", callbacks: "Callbacks") -> "Run":
         return resume(folder.path, callbacks=callbacks)
     shutil.rmtree(folder.path, ignore_errors=True)  # its first epoch was never completed
     return train(config=config, callbacks=callbacks)
-
-
-@contextmanager
-def run_lock(folder: Path) -> Iterator[None]:
-    """Holds the lock of a run folder while this process trains into it.
-
-    Raises:
-        JobiError: another process holds it.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=SECONDS_FOR_THE_LOCK):
-            yield
-    except Timeout:
-        raise JobiError(f"expected no other process to train the run {folder}, but one does") from None
 
 
 def _child(connection: Connection, log: Path, threads: int | None, task: Callable, arguments: Sequence[Any]) -> None:

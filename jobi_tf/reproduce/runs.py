@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobi_tf.datasets import NAMES, load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
-from jobi_tf.jobs import Epoch, Jobs, JobStoppedError, one_at_a_time, run_lock, train_or_resume
+from jobi_tf.files import run_lock
+from jobi_tf.jobs import SECONDS_FOR_THE_LOCK, Epoch, Jobs, JobStoppedError, one_at_a_time, train_or_resume
 from jobi_tf.reproduce.experiment import Experiment, Row
 from jobi_tf.reproduce.record import Record, measure, read_record, results, write_record
 from jobi_tf.training.config import TrainConfig
@@ -278,7 +279,7 @@ def make_run(
 ) -> None:
     """Trains a run into its folder, from its last checkpoint if it has one, or makes a pool, and writes its record."""
     folder = RunFolder(Path(config.run_dir or ""))
-    with run_lock(folder.path):
+    with run_lock(folder.path, SECONDS_FOR_THE_LOCK):
         if read_record(folder.path) is not None:
             return  # another process was faster
         if members or rules:

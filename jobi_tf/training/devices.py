@@ -100,6 +100,11 @@ class Cluster(BaseModel):
         """The number of workers, the chief included."""
         return len(self.cluster.chief) + len(self.cluster.worker)
 
+    @property
+    def has_chief_here(self) -> bool:
+        """Whether this process is the one that writes files."""
+        return self.task.index == 0 and self.task.type == ("chief" if self.cluster.chief else "worker")
+
     def report_missing(self, *jobs: str) -> subprocess.Popen:
         """Starts a process that prints which others, of some jobs, have not begun in `SECONDS_TO_BEGIN`.
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError, damaged
-from jobi_tf.files import check_new
+from jobi_tf.files import check_new, run_lock
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training import servers
 from jobi_tf.training.assembly import (
@@ -104,19 +105,26 @@ def train(
     return train_as_configured(config, graph, callbacks)
 
 
+def _lock_of_chief(folder: RunFolder) -> AbstractContextManager[None]:
+    """Returns the lock of the folder, which the chief of several workers holds for all."""
+    cluster = Cluster.of_environment()
+    return nullcontext() if cluster and not cluster.has_chief_here else run_lock(folder.path)
+
+
 def new_run_folder(config: TrainConfig, graph: Graph) -> RunFolder:
     """Returns the folder for a new run.
 
     Raises:
         UsageError: it has files already.
+        JobiError: another process trains into it.
     """
     default = Path("runs") / f"{graph.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder = RunFolder(Path(config.run_dir) if config.run_dir else default)
-    if folder.config.exists() and not folder.checkpoints():
-        raise UsageError(
-            f"expected a new or empty folder, but {folder.path} has a training without a checkpoint, which may go on; "
-            "if it has ended, delete the folder"
-        )
+    if folder.config.exists():
+        with _lock_of_chief(folder):  # raises if that run is still trained
+            if not folder.checkpoints():
+                reason = "has a training that ended before its first checkpoint; delete the folder"
+                raise UsageError(f"expected a new or empty folder, but {folder.path} {reason}")
     check_new(folder.path.absolute())
     return folder
 
@@ -137,9 +145,10 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
             warm_start(model, graph, load_run(config.warm_start))
         if config.entity_vectors:
             use_entity_vectors(model, graph, Path(config.entity_vectors))
-    if is_chief(strategy):
-        folder.begin(config, graph)
-    return _fit(folder, config, graph, model, callbacks, {"epoch": 0, "step": 0})
+    with _lock_of_chief(folder):
+        if is_chief(strategy):
+            folder.begin(config, graph)
+        return _fit(folder, config, graph, model, callbacks, {"epoch": 0, "step": 0})
 
 
 def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes: Any) -> Run:
@@ -154,10 +163,16 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
     Raises:
         UsageError: another setting was given, or `callbacks` has a wrong type.
         DataError: `run_dir` is not a run, or has no checkpoint yet.
+        JobiError: another process still trains the run.
     """
     check_callbacks(callbacks)
     folder = RunFolder(Path(run_dir))
     before = folder.read_config()
+    with _lock_of_chief(folder):
+        return _resume(folder, before, callbacks, changes)
+
+
+def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, changes: dict[str, Any]) -> Run:
     cluster, servers_before = Cluster.of_environment(), before.strategy == "parameter-server"
     if servers_before != bool(cluster and cluster.cluster.ps):
         raise UsageError(

@@ -3,6 +3,7 @@ import json
 import keras
 import numpy as np
 import pytest
+from filelock import FileLock
 
 import jobi_tf
 from jobi_tf.errors import DataError, JobiError, UsageError
@@ -293,6 +294,13 @@ def test_a_folder_with_files_is_refused_and_left_alone(tmp_path):
     with pytest.raises(UsageError, match="mine"):
         train(tmp_path / "mine")
     assert [x.name for x in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_run_that_another_process_trains_is_left_to_it(run):
+    for call in (lambda: jobi_tf.resume(run.path, epochs=9), lambda: train(run.path)):
+        with FileLock(run.path.with_name(f".{run.path.name}.lock")), pytest.raises(JobiError, match="no other process"):
+            call()
+    assert len(rows(run.path)) == 6
 
 
 def test_resume_refuses_other_settings(run):
