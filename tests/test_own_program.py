@@ -336,6 +336,9 @@ def test_triples_of_names_make_a_graph_that_trains():
         jobi_tf.Graph.from_triples(pd.DataFrame(rows), pd.DataFrame(rows[:1])),
         jobi_tf.Graph.from_triples(np.array(rows, "S"), tf.constant(rows[:1])),
         jobi_tf.Graph.from_triples(pd.DataFrame(rows).assign(edges=0.5), pd.DataFrame(rows[:1])),
+        jobi_tf.Graph.from_triples(
+            *(pd.DataFrame(x, columns=["s", "p", "O"])[["O", "s", "p"]] for x in (rows, rows[:1]))
+        ),
     ]
     ids = pd.DataFrame({"h": [1], "r": [2], "t": [3], "confidence": [0.5]})
     assert jobi_tf.Graph.from_triples(ids).entities.names == ["1", "3"]

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,15 @@ from jobi_tf.tables import html_table
 
 FORMAT = 1
 SPLITS = ("train", "valid", "test")
+# A first line, or the columns of a table, with one of these sets of names; each is in the order head, relation, tail.
+KNOWN_HEADERS = (
+    ("head", "relation", "tail"),
+    ("subject", "predicate", "object"),
+    ("subject", "relation", "object"),
+    ("source", "relation", "target"),
+    ("h", "r", "t"),
+    ("s", "p", "o"),
+)
 _SEEN = ("seen.offsets", "seen.entities")
 
 
@@ -64,9 +73,10 @@ class Graph:
         """Creates a graph from triples of names.
 
         Args:
-            train: the training triples: a list of (head, relation, tail), an array [N, 3], a DataFrame with these
-                three columns first, or a networkx graph whose edges have the attribute `relation`. Values other than
-                strings are converted to strings, bytes as UTF-8: numbers become names, not ids.
+            train: the training triples: a list of (head, relation, tail), an array [N, 3], a DataFrame, or a
+                networkx graph whose edges have the attribute `relation`. Of a DataFrame, the columns called head,
+                relation and tail, or subject, predicate and object, else the first three. Values other than strings are
+                converted to strings, bytes as UTF-8: numbers become names, not ids.
             valid: the validation triples, in the same form.
             test: the test triples, in the same form.
             weights: weights of the training triples, [N]; not negative, and not all 0.
@@ -249,16 +259,24 @@ def check_is_graph(graph: Any) -> None:
         raise UsageError(f"expected a graph, as jobi_tf.load_graph and Graph.from_triples return it, got {graph!r}")
 
 
+def known_header(names: Iterable[str]) -> tuple[str, str, str] | None:
+    """Returns which of some names of columns, in lower case, are those of head, relation and tail; None if none are."""
+    return next((known for known in KNOWN_HEADERS if set(known) <= set(names)), None)
+
+
 def columns_of(triples: Any, split: str) -> list[list[str]]:
     """Returns the names of heads, relations and tails of what `Graph.from_triples` takes.
 
     Raises:
         DataError: it has not three columns, or a name is missing, empty or has a line break.
     """
-    # Of a DataFrame the first three columns are taken, whatever the types of the others.
     is_frame = hasattr(triples, "columns") and hasattr(triples, "to_numpy")
     if is_frame:
-        triples = (triples.iloc if hasattr(triples, "iloc") else triples)[:, :3]
+        names = {str(name).strip().casefold(): name for name in triples.columns}
+        if known := known_header(names):
+            triples = triples[[names[name] for name in known]]
+        else:
+            triples = (triples.iloc if hasattr(triples, "iloc") else triples)[:, :3]
     elif hasattr(triples, "edges"):  # a networkx graph
         triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
         if any(relation is None for _, relation, _ in triples):

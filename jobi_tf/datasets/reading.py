@@ -15,23 +15,13 @@ from typing import BinaryIO
 
 import numpy as np
 
-from jobi_tf.data.graph import SPLITS, Graph, Source
+from jobi_tf.data.graph import SPLITS, Graph, Source, known_header
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.datasets import formats
 from jobi_tf.errors import DataError, UsageError
 
 _KINDS = (".tsv", ".txt", ".csv")
 SUFFIXES = (*(kind + packed for kind in _KINDS for packed in ("", ".gz")), *formats.SUFFIXES)
-
-KNOWN_HEADERS = (
-    ("head", "relation", "tail"),
-    ("subject", "predicate", "object"),
-    ("subject", "relation", "object"),
-    ("source", "relation", "target"),
-    ("h", "r", "t"),
-    ("s", "p", "o"),
-)
-"""A first line that holds one of these sets of names is a header; each is in the order head, relation, tail."""
 
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 _PART = 2**20  # triples
@@ -81,7 +71,7 @@ class Columns:
             DataError: the file does not have these columns.
         """
         fields = [field.strip().casefold() for field in first]
-        known = next((names for names in KNOWN_HEADERS if set(names) <= set(fields)), None)
+        known = known_header(fields)
         is_text = not header
         if is_text:
             header = self.named or (known is not None if self.header is None else self.header)
