@@ -125,6 +125,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may not fit a terminal's encoding
+    sys.path.append("")  # for scorers in modules in the working directory
     try:
         cli.main(prog_name="jobi-tf")
     except SystemExit as ended:

@@ -254,6 +254,19 @@ METAVARS = {
 }
 
 
+class ModelType(click.Choice):
+    """The name of a score function, or `MODULE:CLASS` of one of the user's own."""
+
+    def __init__(self) -> None:
+        from jobi_tf.training.config import MODELS
+
+        super().__init__(MODELS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the name."""
+        return value if ":" in value else super().convert(value, param, ctx)
+
+
 def settings_options(*names: str) -> Callable:
     """Adds an option for every setting of a training in groups, or for the named ones."""
     from jobi_tf.training.config import TrainConfig
@@ -286,7 +299,8 @@ def _setting_option(name: str, field: Any, group: cloup.OptionGroup | None) -> C
     shown["default"] = None if field.is_required() else field.default
     if kind is bool:
         return cloup.option(f"--{flag}/--no-{flag}", name, **shown)
-    shown |= {"type": _click_type(kind, field.metadata), "metavar": METAVARS.get(name)}
+    kind = ModelType() if name == "model" else _click_type(kind, field.metadata)
+    shown |= {"type": kind, "metavar": METAVARS.get(name)}
     return cloup.option(f"--{flag}", name, **shown)
 
 

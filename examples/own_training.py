@@ -20,4 +20,5 @@ model.fit(
     ],
 )
 print(jobi_tf.evaluate(model, graph, split="test"))
-model.save("world.keras")  # keras.saving.load_model opens it
+run = jobi_tf.Run.from_model(model, graph).save("runs/mine")  # all commands take this folder
+print(run.tails("Switzerland", "neighbour", k=3))

@@ -76,7 +76,11 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
     paths = [str(path.relative_to(folder)) if path != folder else str(folder) for path in chosen]
     names = [f"{split}_{name}" for split in ("val", "test") for name in SHOWN]
     rows = [
-        [label, f"{values['epochs_done']}/{values['epochs']}", *metric_texts(values, names)]
+        [
+            label,
+            "–" if values["own_program"] else f"{values['epochs_done']}/{values['epochs']}",
+            *metric_texts(values, names),
+        ]
         for label, values in zip(paths, chosen.values(), strict=True)
     ]
     print_table(["run", "epochs", *(f"{split} {METRICS[name]}" for split in ("val", "test") for name in SHOWN)], rows)
@@ -94,6 +98,8 @@ def _options(settings: dict[str, Any]) -> str:
         flag, text = name.replace("_", "-"), setting_text(value)
         if name == "merged_from" and value:
             parts.append(f"merged from {', '.join(value)}")
+        elif name == "own_program" and value:
+            parts.append("trained by a program of its own")
         elif value != TrainConfig.model_fields[name].default:
             parts.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {text}")
     return " ".join(parts)

@@ -31,7 +31,8 @@ MEANINGS = {
 def model_card(run: "Trainable", exported: "Exported", contract: Mapping[str, Any]) -> str:
     """Returns the card of an export, in Markdown; `contract` is the content of its `signature.json`."""
     model, fit, name = run.model, exported.calibration, exported.path.resolve().parent.name
-    settings = run.config.model_dump(exclude=LEFT_OUT.union(run.config.without_effect()))
+    left_out = LEFT_OUT.union(run.config.without_effect())
+    settings = run.config.model_dump(exclude=left_out, exclude_unset=run.config.own_program)
     bins = [(f"{x.low:.2f}–{x.high:.2f}", f"{x.weight:.1%}", f"{x.probability:.3f}", f"{x.true:.3f}") for x in fit.bins]
     signatures = [
         (f"`{signature}`", _tensors(about["inputs"]), _tensors(about["outputs"]), MEANINGS[signature])

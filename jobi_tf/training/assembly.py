@@ -27,6 +27,13 @@ from jobi_tf.training.config import TrainConfig
 from jobi_tf.workers import has_workers
 
 OPTIMIZERS = {"adam": LazyAdam, "adagrad": LazyAdagrad, "row-adagrad": RowAdagrad}
+OF_MODEL = (
+    *("dim", "joint", "reciprocal", "entity_dropout", "relation_dropout", "freeze_entities"),
+    *("precision", "table_dtype", "seed"),
+)
+REGULARIZERS: dict[type[Regularizer], tuple[str, ...]] = {
+    **{N3: ("n3", "n3_pair"), L2: ("l2",), DURA: ("dura",), RelationPrediction: ("relation_prediction",)}
+}
 LEARNING_RATE, SHARED_LEARNING_RATE = 0.0008, 0.0012
 ADAGRAD_LEARNING_RATE = 0.1
 LARGEST_BATCH_OF_QUERIES = 500
@@ -110,20 +117,23 @@ def build_model(config: TrainConfig, graph: Graph) -> JoBi:
 
 def new_model(config: TrainConfig, graph: Graph) -> JoBi:
     """Creates a model, given its settings; call it inside the strategy's scope."""
-    names = ("joint", "reciprocal", "entity_dropout", "relation_dropout", "freeze_entities", "precision")
-    options = {name: getattr(config, name) for name in (*names, "table_dtype", "seed")}
+    options = {name: getattr(config, name) for name in OF_MODEL}
     options["regularizers"] = _regularizers(config)
-    return JoBi(graph.num_entities, graph.num_relations, config.dim, config.model, **options)
+    return JoBi(graph.num_entities, graph.num_relations, scorer=config.model, **options)
 
 
 def _regularizers(config: TrainConfig) -> list[Regularizer]:
-    kinds: list[tuple[type[Regularizer], tuple[float, ...]]] = [
-        (N3, (config.n3, config.n3_pair)),
-        (L2, (config.l2,)),
-        (DURA, (config.dura,)),
-        (RelationPrediction, (config.relation_prediction,)),
-    ]
-    return [cls(*weights) for cls, weights in kinds if any(weights)]
+    weights = {cls: [getattr(config, name) for name in names] for cls, names in REGULARIZERS.items()}
+    return [cls(*given) for cls, given in weights.items() if any(given)]
+
+
+def config_of(model: JoBi, graph: Graph) -> TrainConfig:
+    """Returns what is known of the settings of a model that a program of its own trained on the graph."""
+    settings = {"dataset": graph.name, "model": scorers.full_name(model.scorer), "own_program": True}
+    settings |= {name: getattr(model, name) for name in OF_MODEL}
+    for regularizer in model.regularizers:
+        settings |= zip(REGULARIZERS.get(type(regularizer), ()), regularizer.get_config().values(), strict=False)
+    return TrainConfig.create(settings).effective()
 
 
 def compile_model(

@@ -21,6 +21,8 @@ AUTO = "auto"  # the recipe that searches
 TENSORBOARD = ("scalars", "hparams", "text", "projector", "histograms", "images", "graph")
 _PART = f"({'|'.join(TENSORBOARD)})"
 
+MODELS = ("complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate", "typecomplex", "conve")
+
 # What settings are called in other libraries.
 SYNONYMS = {
     "lr": "learning_rate",
@@ -61,8 +63,9 @@ class TrainConfig(BaseModel):
     columns: str | None = Field(None, description="names or numbers of head, relation and tail columns, such as a,b,c")
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: detect)")
     weights: str | None = Field(None, description="name or number of the column with the weights of training triples")
-    model: Literal["complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate", "typecomplex", "conve"] = (
-        Field("complex", description="score function; conve needs full-softmax and reciprocal relations")
+    model: str = Field(
+        "complex",
+        description="score function; conve needs full-softmax and reciprocal relations; MODULE:CLASS for your own",
     )
     reciprocal: bool = Field(
         False, description="predict heads by inverse relations (needs full-softmax or negatives by side)"
@@ -188,6 +191,14 @@ class TrainConfig(BaseModel):
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
     merged_from: list[str] | None = Field(None, description="runs that `jobi-tf merge` merged into this run")
+    own_program: bool = Field(False, description="trained by a program that calls `fit`; only its model is known")
+
+    @field_validator("model")
+    @classmethod
+    def _is_a_scorer(cls, model: str) -> str:
+        if model not in MODELS and ":" not in model:
+            raise ValueError(f"expected {', '.join(MODELS)} or MODULE:CLASS, got {model!r}")
+        return model
 
     @classmethod
     def create(cls, settings: Mapping[str, Any], where: str = "settings") -> "TrainConfig":
@@ -295,6 +306,8 @@ class TrainConfig(BaseModel):
             yield "answers_per_query", "answers_per_query 1 with rare_weight", "a query has one weight in the loss"
         if self.merged_from is not None:
             yield "merged_from", "no merged_from", "a merged run has been put together and not trained"
+        if self.own_program:
+            yield "own_program", "own_program False", "a program of its own calls `fit`"
 
     def effective(self) -> "TrainConfig":
         """Returns these settings without those that have no effect."""
@@ -320,8 +333,8 @@ class TrainConfig(BaseModel):
         )
 
     def write(self, path: Path) -> None:
-        """Writes every setting that has an effect as YAML; not the folder, since a run may be moved."""
-        settings = self.model_dump(exclude={"run_dir", *self.without_effect()})
+        """Writes every known setting that has an effect as YAML; not the folder, since a run may be moved."""
+        settings = self.model_dump(exclude={"run_dir", *self.without_effect()}, exclude_unset=self.own_program)
         path.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 

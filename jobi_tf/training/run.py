@@ -15,9 +15,10 @@ from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, cosines, explain
 from jobi_tf.evaluation.ranker import full_float32
 from jobi_tf.files import check_new, new_folder
+from jobi_tf.models import scorers
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
-from jobi_tf.training.assembly import new_model
+from jobi_tf.training.assembly import config_of, new_model
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, run_path
 from jobi_tf.training.storage import has_weights, load_model, read_weights, save_model
@@ -61,6 +62,29 @@ class Run(ByName):
 
     def __init__(self, path: Path | None, config: TrainConfig, graph: Graph, model: JoBi | Callable[[], JoBi]):
         self.path, self.config, self.graph, self._model = path, config, graph, model
+
+    @classmethod
+    def from_model(cls, model: JoBi, graph: Graph) -> "Run":
+        """Returns a run of a model that your own program trained, to be queried by name, saved and exported.
+
+        Args:
+            model: the model. To open the saved run elsewhere, a scorer of your own has to be in a module that can be
+                imported there.
+            graph: the graph that the model was trained on.
+
+        Raises:
+            UsageError: the model has other numbers of entities and relations than the graph.
+
+        Example:
+            >>> run = jobi_tf.Run.from_model(model, graph).save("runs/mine")
+        """
+        sizes = (graph.num_entities, graph.num_relations)
+        if (model.num_entities, model.num_relations) != sizes:
+            raise UsageError(
+                f"expected a model of the graph's {sizes[0]:,} entities and {sizes[1]:,} relations, "
+                f"got one of {model.num_entities:,} and {model.num_relations:,}"
+            )
+        return cls(None, config_of(model, graph), graph, model)
 
     @cached_property
     def model(self) -> JoBi:
@@ -246,6 +270,7 @@ def read_model(files: RunFolder, config: TrainConfig, graph: Graph) -> JoBi:
         model = new_model(config, graph)
         read_weights(model, path)
         return model
+    scorers.get(config.model)  # imports the module of a scorer of your own
     path = path / "model.keras" if path.is_dir() else path
     model = load_model(path, compile=False)
     sizes = (graph.num_entities, graph.num_relations)

@@ -83,7 +83,8 @@ class RunFolder:
             raise DataError(f"expected the folder of a run, found no config.yaml in {self.path}")
         try:
             settings = read_settings(self.config)
-            if settings.get("average_epochs") is None and settings.get("strategy") != "parameter-server":
+            trained_here = settings.get("strategy") != "parameter-server" and not settings.get("own_program")
+            if settings.get("average_epochs") is None and trained_here:
                 settings["average_epochs"] = 1  # of a run that is older than this setting
             return TrainConfig.create(settings, str(self.config))
         except UsageError as error:

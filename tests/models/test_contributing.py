@@ -5,10 +5,12 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import jobi_tf
 from jobi_tf.data.occurrences import HEAD, TAIL, column
+from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.ranker import Ranker
 from tests.graphs import random_graph
 
@@ -20,6 +22,19 @@ GUIDE = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 def shown() -> str:
     section = GUIDE.read_text("utf-8").split("## Write a scorer")[1].split("\n## ")[0]
     return re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
+
+
+def test_the_scorer_of_the_guide_by_the_name_of_its_module(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_scorers.py").write_text(shown().replace("my_package", "my_scorers"))
+    options = {"model": "my_scorers:MyDistMult", "dim": 8, "epochs": 1, "eval_every": 1, "callbacks": ()}
+    run = jobi_tf.train(random_graph(), run_dir=tmp_path / "run", **options)
+    found = jobi_tf.load_run(run.path)
+    assert type(found.model.scorer).__name__ == "MyDistMult"
+    assert jobi_tf.Run.from_model(found.model, found.graph).config.model == options["model"]
+    for name, words in (("my_scorers:Mine", "Mine"), ("my_scorers:keras", "subclass"), ("no.where:X", "no.where")):
+        with pytest.raises(UsageError, match=words):
+            jobi_tf.JoBi(3, 2, scorer=name)
 
 
 def test_the_scorer_of_the_guide_trains_ranks_and_is_saved(tmp_path):

@@ -1,8 +1,12 @@
 """Score functions, by name or as objects."""
 
 import functools
+from importlib import import_module
 from typing import Any
 
+import keras
+
+from jobi_tf.errors import UsageError
 from jobi_tf.models.scorers.bilinear import ComplEx, DistMult, SimplE
 from jobi_tf.models.scorers.conve import ConvE
 from jobi_tf.models.scorers.distances import RotatE, TransE
@@ -11,7 +15,7 @@ from jobi_tf.models.scorers.scorer import Scorer, named_object
 from jobi_tf.models.scorers.typed import TypeComplEx
 
 __all__ = ["RESCAL", "SCORERS", "ComplEx", "ConvE", "DistMult", "RotatE", "Scorer", "SimplE", "TransE", "TuckER"]
-__all__ += ["TypeComplEx", "get"]
+__all__ += ["TypeComplEx", "full_name", "get"]
 
 _CLASSES = (ComplEx, DistMult, SimplE, RESCAL, TuckER, TransE, RotatE, TypeComplEx, ConvE)
 SCORERS: dict[str, type[Scorer]] = {cls.__name__.lower(): cls for cls in _CLASSES}
@@ -20,11 +24,35 @@ SCORERS: dict[str, type[Scorer]] = {cls.__name__.lower(): cls for cls in _CLASSE
 def get(scorer: str | dict[str, Any] | Scorer) -> Scorer:
     """Returns a scorer, given its name, its serialised form or the scorer itself.
 
+    The name of one of your own is `MODULE:CLASS`; its module is imported.
+
     Raises:
         UsageError: there is no such scorer.
     """
+    if isinstance(scorer, str) and ":" in scorer:
+        return _imported(scorer)
     found = named_object(scorer, Scorer, SCORERS)
     return _shared(found.name) if found is not scorer and type(found) in _CLASSES else found
+
+
+def full_name(scorer: Scorer) -> str:
+    """Returns the name by which `get` finds a scorer of this class."""
+    cls = type(scorer)
+    return scorer.name if cls in _CLASSES else f"{cls.__module__}:{cls.__qualname__}"
+
+
+@functools.cache
+def _imported(name: str) -> Scorer:
+    module, _, attribute = name.partition(":")
+    try:
+        cls = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"expected a scorer to import as {name}: {error}") from None
+    if not (isinstance(cls, type) and issubclass(cls, Scorer)):
+        raise UsageError(f"expected a class of scorers as {name}, a subclass of jobi_tf.Scorer, got {cls!r}")
+    if not keras.saving.get_registered_object(keras.saving.get_registered_name(cls)):
+        keras.saving.register_keras_serializable(module)(cls)  # so that saved models find it
+    return cls()
 
 
 @functools.cache
