@@ -129,7 +129,9 @@ class Model:
         await self.refresh(settled=False)
         if not self.available:
             broken = "; ".join(f"version {version.number}: {version.error}" for version in self.versions.values())
-            raise JobiError(f"expected exported versions in {self._settings.folder}, got {broken or 'none'}")
+            folder = self._settings.folder
+            hint = f": it is a version, so serve {folder.parent}" if (folder / "saved_model.pb").is_file() else ""
+            raise JobiError(f"expected exported versions in {folder}, got {broken or 'none'}{hint}")
 
     def announce(self, addresses: str) -> None:
         """Logs that the newest version is served, now and whenever there is a newer one."""

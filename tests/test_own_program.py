@@ -308,6 +308,11 @@ def test_a_graph_of_another_size_is_refused():
         fit(compiled(), callbacks=[jobi_tf.ValidationRanking(other)])
 
 
+def test_a_mean_after_the_ranking_warns():
+    with pytest.warns(UserWarning, match="AverageWeights comes after"):
+        fit(compiled(), callbacks=[jobi_tf.ValidationRanking(GRAPH, every=1), jobi_tf.AverageWeights(2)])
+
+
 @pytest.mark.parametrize("form", FORMS[:4])
 def test_weights_of_triples_weigh_their_losses(form):
     weighted = dataclasses.replace(GRAPH, weights={"train": np.linspace(0, 2, len(GRAPH.train), dtype=np.float32)})

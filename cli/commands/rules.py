@@ -8,21 +8,23 @@ import cloup
 from jobi_tf.console import print_table, warn
 from jobi_tf.evaluation.metrics import METRICS, metric_texts
 
-from ..options import COUNT, POSITIVE, Command, argument_or_option, opened, out_option
+from ..options import COUNT, POSITIVE, Command, argument_or_option, opened, out_option, settings_options
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a folder of triples.")
+@argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a folder or file of triples.")
+@settings_options("split", "seed")
 @cloup.option("--minutes", type=POSITIVE, default=5, help="Time limit for mining.")
 @cloup.option("-k", type=COUNT, default=20, help="Number of rules to print, with a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)
-def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
+def rules(dataset: str, split: str | None, seed: int, minutes: float, k: int, out: Path | None) -> None:
     """Mine the rules of a data set, and rank its validation and test triples by them alone.
 
     \b
       jobi-tf rules world
       jobi-tf rules umls --minutes 1 --out rules.tsv
+      jobi-tf rules facts.tsv --split 0.8/0.1/0.1
 
     The body of a rule has one or two triples; X, Y and A are variables. The confidence is hits / (body + 5), where body
     is the number of pairs or entities for which the body holds in training, and hits is for how many of them the head
@@ -33,7 +35,7 @@ def rules(dataset: str, minutes: float, k: int, out: Path | None) -> None:
     start_tensorflow()
     import jobi_tf
 
-    graph = jobi_tf.load_graph(dataset)
+    graph = jobi_tf.load_graph(dataset, split=split, seed=seed)
     model = jobi_tf.RuleModel(graph, minutes)
     if not model.complete:
         warn(f"mining needs more than --minutes {minutes:g}: some rules are missing")

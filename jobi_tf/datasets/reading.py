@@ -273,9 +273,10 @@ def find_splits(folder: Path) -> dict[str, Path]:
         found = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
         if len(found) != 1:
             names = " and ".join(path.name for path in found) or "none"
+            one = " (to use one file for all, give its path and the split)" if split != "train" and not found else ""
             raise DataError(
                 f"{folder}: expected one file for {split} ({', '.join(_KINDS)}, each also with .gz, "
-                f"{', '.join(formats.SUFFIXES)}), found {names}"
+                f"{', '.join(formats.SUFFIXES)}), found {names}{one}"
             )
         files[split] = found[0]
     return files

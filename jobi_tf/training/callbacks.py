@@ -126,6 +126,8 @@ class AverageWeights(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Gives the model the mean."""
+        if "val_mrr" in (logs or {}):
+            warnings.warn("AverageWeights comes after ValidationRanking, which ranks other weights", stacklevel=2)
         self.count += 1
         if self.other is None:
             self.other = [np.zeros(x.shape, tf.as_dtype(x.dtype).as_numpy_dtype) for x in self.model.weights]
@@ -144,9 +146,11 @@ class AverageWeights(keras.callbacks.Callback):
         exchanged = self._has_mean
         if exchanged:
             self._exchange()
-        yield
-        if exchanged:
-            self._exchange()
+        try:
+            yield
+        finally:
+            if exchanged:
+                self._exchange()
 
     def _exchange(self, share: float = 0.0) -> None:
         """Moves `other` that share of the way to the weights of the model, then exchanges both, block by block."""
