@@ -40,8 +40,8 @@ def load_graph(
     dataset: str | Path,
     *,
     archive: str | Path | None = None,
-    split: str | None = None,
-    columns: Sequence[str | int] | None = None,
+    split: str | Sequence[float] | None = None,
+    columns: str | Sequence[str | int] | None = None,
     header: bool | None = None,
     weights: str | int | None = None,
     seed: int = 0,
@@ -54,9 +54,9 @@ def load_graph(
             take precedence over paths, so write `./umls` for a folder with the name of a data set.
         archive: the archive of a named data set. None: the file of that name in the folder that the environment
             variable `JOBI_TF_ARCHIVES` names; without it, the archive is downloaded.
-        split: shares of train, valid and test for one file, such as `0.8/0.1/0.1`.
-        columns: the head, relation and tail columns of local files, each by its name in the header or its position,
-            counted from 1; other columns are ignored.
+        split: shares of train, valid and test for one file, such as `"0.8/0.1/0.1"` or `(0.8, 0.1, 0.1)`.
+        columns: the head, relation and tail columns of local files, such as `"from,type,to"` or `[1, 3, 2]`: each by
+            its name in the header or its position, counted from 1; other columns are ignored.
         header: whether local files have a header. None: the first line is a header if it contains the given names or
             those of a known header, such as head, relation, tail.
         weights: the column, by name or position, with the weight of each triple, a number of at least 0.
@@ -83,8 +83,8 @@ def prepare(
     dataset: str | Path,
     *,
     archive: str | Path | None = None,
-    split: str | None = None,
-    columns: Sequence[str | int] | None = None,
+    split: str | Sequence[float] | None = None,
+    columns: str | Sequence[str | int] | None = None,
     header: bool | None = None,
     weights: str | int | None = None,
     seed: int = 0,
@@ -153,7 +153,9 @@ def _named(dataset: DataSet, archive: str | Path | None) -> tuple[str, Callable[
     return dataset.name, build
 
 
-def _local(path: Path, columns: Columns, split: str | None, seed: int, name: str) -> tuple[str, Callable[[], Graph]]:
+def _local(
+    path: Path, columns: Columns, split: str | Sequence[float] | None, seed: int, name: str
+) -> tuple[str, Callable[[], Graph]]:
     if path.is_dir():
         if split is not None:
             raise UsageError(f"{name} is a folder, which has its splits already; option 'split' is for one file")

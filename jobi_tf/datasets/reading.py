@@ -34,7 +34,7 @@ class Columns:
 
     Args:
         triple: the head, relation and tail columns, each by its name in the header, in any case, or its position from
-            1. None: the columns of a known header, else the first three.
+            1, also in one text with commas. None: the columns of a known header, else the first three.
         weight: the weight column, by name or position. None: there are no weights.
         header: whether the first line is a header. None: it is one if a column is given by name, or if it holds the
             names of a known header.
@@ -45,8 +45,12 @@ class Columns:
     """
 
     def __init__(
-        self, triple: Sequence[str | int] | None = None, weight: str | int | None = None, header: bool | None = None
+        self,
+        triple: str | Sequence[str | int] | None = None,
+        weight: str | int | None = None,
+        header: bool | None = None,
     ):
+        triple = triple.split(",") if isinstance(triple, str) else triple
         self.triple = None if triple is None else [_selector(column) for column in triple]
         self.weight = [] if weight is None else [_selector(weight)]
         self.header = header
@@ -306,11 +310,11 @@ def read_and_split(path: Path, shares: Sequence[float], seed: int, columns: Colu
     return reader.graph(path.name.split(".")[0], parts)
 
 
-def parse_shares(text: str) -> tuple[float, ...]:
-    """Returns the shares of train, valid and test in a text such as `0.8/0.1/0.1`; a UsageError if it has no three."""
+def parse_shares(text: str | Sequence[float]) -> tuple[float, ...]:
+    """Returns the shares of train, valid and test, as of a text such as `0.8/0.1/0.1`; a UsageError if not three."""
     try:
-        shares = tuple(float(share) for share in text.split("/"))
-    except ValueError:
+        shares = tuple(float(share) for share in (text.split("/") if isinstance(text, str) else text))
+    except (TypeError, ValueError):
         shares = ()
     if len(shares) != 3 or not (shares[0] > 0 and min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):
         raise UsageError(f"expected shares of train, valid and test with the sum 1, such as 0.8/0.1/0.1, got {text!r}")

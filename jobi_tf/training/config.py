@@ -326,10 +326,9 @@ class TrainConfig(BaseModel):
         """
         from jobi_tf.datasets import load_graph
 
-        columns = self.columns.split(",") if self.columns else None
         weights = {} if self.weights is None else {"weights": self.weights}
         return load_graph(
-            self.dataset, split=self.split, columns=columns, header=self.header, seed=self.seed, **weights
+            self.dataset, split=self.split, columns=self.columns, header=self.header, seed=self.seed, **weights
         )
 
     def write(self, path: Path) -> None:

@@ -63,7 +63,9 @@ def test_header_can_be_set(tmp_path):
     assert named_triples(graph, "valid") == [("h", "r", "t")]
 
 
-@pytest.mark.parametrize("columns", [("from", "how", "to"), ("FROM", "How", "to"), ("2", "4", "1"), (2, "how", 1)])
+@pytest.mark.parametrize(
+    "columns", [("from", "how", "to"), ("FROM", "How", "to"), ("2", "4", "1"), (2, "how", 1), "from,how,to"]
+)
 def test_columns_are_selected(tmp_path, columns):
     text = "to,from,note,how\n"
     rows = {"train": "b,a,x,r\nc,b,,r\nc,a,x,s\n", "valid": "a,c,x,r\n", "test": "d,b,x,s\n"}
@@ -223,7 +225,7 @@ def test_missing_and_doubled_files(tmp_path):
 def test_one_file_is_split(tmp_path):
     path = tmp_path / "all.tsv"
     path.write_text("head\trelation\ttail\n" + "".join(f"e{i}\tr\te{i + 1}\n" for i in range(100)))
-    graph = load_graph(path, split="0.8/0.1/0.1")
+    graph = load_graph(path, split=(0.8, 0.1, 0.1))
     assert [len(triples) for triples in graph.splits.values()] == [80, 10, 10]
     for split in graph.splits:
         for row, (head, _, _) in enumerate(named_triples(graph, split)):
