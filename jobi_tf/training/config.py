@@ -457,7 +457,7 @@ def _explain(error: ValidationError, config: type[BaseModel]) -> str:
     if problem["type"] == "string_pattern_mismatch":
         expected = {
             "devices": "all, or numbers such as 0,1",
-            "checkpoint_every": "epochs such as 5, or minutes as 10m",
+            "checkpoint_every": "epochs such as 5, or minutes such as 10m",
             "tensorboard": f"all, none, or some of {','.join(TENSORBOARD)}",
             "profile": "the first and the last step, such as 10:20 (in YAML '10:20', with quotes)",
         }
