@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 
-def epochs(run: Path) -> list[dict]:
+def epoch_rows(run: Path) -> list[dict]:
     """The metrics of each epoch of a run, but for times."""
     path = run / "metrics.jsonl"
     every = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -132,7 +132,7 @@ def new_run_folder(config: TrainConfig, graph: Graph) -> RunFolder:
 def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks) -> Run:
     """Trains with the given settings, whatever their recipe, and the defaults; otherwise as `train`."""
     if config.eval_every and not len(graph.valid):
-        raise UsageError(f"expected validation triples in {graph.name}, got none: set eval_every to 0 to train without them")
+        raise UsageError(f"expected validation triples in {graph.name}, got none: set eval_every to 0")
     folder = new_run_folder(config, graph)
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)

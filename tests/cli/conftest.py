@@ -1,6 +1,5 @@
 """A folder of triples to train on, and one run of it."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,6 @@ import pytest
 from tests.graphs import write_towns
 
 SMALL = ("--dim", "4", "--batch-size", "20", "--negatives", "5", "--epochs", "2")
-
-
-def rows(folder: Path) -> list[dict]:
-    """The metrics of each epoch, but for times."""
-    path = folder / "metrics.jsonl"
-    every = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [{k: v for k, v in row.items() if k not in ("seconds", "triples_per_second")} for row in every]
 
 
 @pytest.fixture(scope="session")

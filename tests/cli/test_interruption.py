@@ -2,13 +2,11 @@
 
 import os
 import signal
-import subprocess
 import sys
-import time
 
 import pytest
 
-from .conftest import rows
+from tests.processes import epoch_rows, stop_when
 
 pytestmark = pytest.mark.processes
 EPOCHS = 20
@@ -18,20 +16,9 @@ OPTIONS += ("--patience", "9")
 
 def stop(folder, number: int, epochs: int, *options: object) -> tuple[int, str]:
     """Starts a training, stops it by a signal after some epochs, and returns its exit status and last words."""
-    command = [sys.executable, "-m", "jobi_tf.cli", "train", *map(str, options)]
-    # In a session of its own: the signal goes to this process alone, whoever runs the tests.
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 120
-        while len(rows(folder)) < epochs:
-            assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.send_signal(number)
-        return process.wait(30), process.stderr.read()
-    finally:
-        process.kill()
-        process.communicate()
+    command = [sys.executable, "-m", "jobi_tf.cli", "train", *options]
+    ended = stop_when(lambda: len(epoch_rows(folder)) >= epochs, command, number)
+    return ended.returncode, ended.stderr
 
 
 def test_a_stopped_run_ends_as_an_uninterrupted_one(triples, call, tmp_path):
@@ -42,14 +29,14 @@ def test_a_stopped_run_ends_as_an_uninterrupted_one(triples, call, tmp_path):
     assert "Traceback" not in words
     status, _ = stop(folder, signal.SIGKILL, 6, "--resume", folder)
     assert status == -signal.SIGKILL
-    assert 6 <= len(rows(folder)) < EPOCHS
+    assert 6 <= len(epoch_rows(folder)) < EPOCHS
     (folder / "checkpoints" / ".tmp-1-epoch-000007" / "model").mkdir(parents=True)  # as one killed while it writes
     (folder / ".tmp-1-model.keras").write_bytes(b"PK")
     call("train", "-q", "--resume", folder)
     assert not list(folder.rglob(".tmp-*"))
     call("train", "-q", "--dataset", triples, "--run-dir", whole, *OPTIONS)
-    assert len(rows(folder)) == EPOCHS
-    assert rows(folder) == rows(whole)
+    assert len(epoch_rows(folder)) == EPOCHS
+    assert epoch_rows(folder) == epoch_rows(whole)
     answers = [call("predict", x, "--head", "town 1", "--relation", "near", "--json").stdout for x in (folder, whole)]
     assert answers[0] == answers[1]
 

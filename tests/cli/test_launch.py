@@ -20,8 +20,7 @@ import pytest
 from jobi_tf.errors import JobiError
 from jobi_tf.launch import _free_ports
 from jobi_tf.launch import launch as run_launch
-
-from .conftest import rows
+from tests.processes import epoch_rows
 
 pytestmark = pytest.mark.processes
 EPOCHS = 6
@@ -55,7 +54,7 @@ def stop(
     process = start(*arguments, **processes)
     workers = []
     try:
-        while len(rows(folder)) < epochs:
+        while len(epoch_rows(folder)) < epochs:
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
         workers = sorted(psutil.Process(process.pid).children(), key=lambda child: child.create_time())
@@ -71,8 +70,8 @@ def stop(
 
 
 def assert_equal(folder: Path, other: Path) -> None:
-    assert len(rows(folder)) == EPOCHS
-    for a, b in zip(rows(folder), rows(other), strict=True):
+    assert len(epoch_rows(folder)) == EPOCHS
+    for a, b in zip(epoch_rows(folder), epoch_rows(other), strict=True):
         assert a == pytest.approx(b, rel=1e-5)
         assert {k: v for k, v in a.items() if k.startswith("val_")} == {k: b[k] for k in b if k.startswith("val_")}
     weights = [keras.saving.load_model(x / "model.keras").weights for x in (folder, other)]
@@ -94,7 +93,7 @@ def test_two_workers_end_as_one_process_after_a_kill(umls, call, tmp_path):
     assert status == 1
     assert "worker 1" in words.splitlines()[-1]
     assert len(words.splitlines()) <= 2  # the chief may have noticed it too
-    assert len(rows(two)) < EPOCHS
+    assert len(epoch_rows(two)) < EPOCHS
     launch("-q", "--resume", two)
     assert_equal(one, two)
     assert files(one) == files(two)
@@ -131,13 +130,13 @@ def test_ten_kills(umls, call, tmp_path):
     call("train", "-q", "--dataset", "umls", *options, "--run-dir", one)
     for kill in range(10):
         begin = ("--resume", two) if kill else ("--dataset", "umls", *options, "--run-dir", two)
-        epochs = len(rows(two)) + 1 + random.Random(kill).randrange(2)
+        epochs = len(epoch_rows(two)) + 1 + random.Random(kill).randrange(2)
         status, words = stop(two, epochs, signal.SIGKILL, kill % 2, "-q", *begin)
         assert (status, "Traceback" in words) == (1, False)
         assert len(words.splitlines()) <= 2
     launch("-q", "--resume", two)
-    assert len(rows(two)) == EPOCHS * 7
-    for a, b in zip(rows(one), rows(two), strict=True):
+    assert len(epoch_rows(two)) == EPOCHS * 7
+    for a, b in zip(epoch_rows(one), epoch_rows(two), strict=True):
         assert a == pytest.approx(b, rel=1e-4)
 
 
@@ -150,13 +149,13 @@ def test_servers_train_as_one_process_and_others_go_on(umls, call, tmp_path):
     call("train", *WIDE, "--epochs", 2, "--average-epochs", 1, "--eval-every", 1, "--run-dir", one)
     # The updates of a single worker have an order.
     launch(*WIDE, "--epochs", 2, "--eval-every", 1, "--run-dir", several, workers=1, servers=2)
-    for a, b in zip(rows(one), rows(several), strict=True):
+    for a, b in zip(epoch_rows(one), epoch_rows(several), strict=True):
         assert a == pytest.approx(b, rel=1e-4)
     launch("-q", "--resume", several, "--epochs", 3, workers=2, servers=1)
-    losses = [row["loss"] for row in rows(several)]
+    losses = [row["loss"] for row in epoch_rows(several)]
     assert len(losses) == 3
     assert losses == sorted(losses, reverse=True)
-    best = max(rows(several), key=lambda row: row["val_hits@10"])
+    best = max(epoch_rows(several), key=lambda row: row["val_hits@10"])
     call("evaluate", several, "--split", "valid")
     evaluation = several / "evaluations" / "valid.json"
     assert json.loads(evaluation.read_text())["mrr"] == pytest.approx(best["val_mrr"], rel=1e-4)
@@ -173,7 +172,7 @@ def test_a_killed_worker_loses_nothing(umls, tmp_path, kill):
     status, words = stop(tmp_path, 1 + kill // 2, signal.SIGKILL, 1 + kill % 2, *begin, servers=2)
     assert status == 0
     assert [line.split(" was")[0] for line in words.splitlines()] == [f"worker {kill % 2}"]
-    losses = [row["loss"] for row in rows(tmp_path)]
+    losses = [row["loss"] for row in epoch_rows(tmp_path)]
     assert len(losses) == 8
     assert losses == sorted(losses, reverse=True)
 
@@ -184,12 +183,14 @@ def test_killed_servers_are_recovered_from_the_checkpoint(umls, tmp_path, optimi
     begin = (*WIDE, "--optimizer", optimizer, "--epochs", 10, "--run-dir", tmp_path)
     for kill in range(4):
         arguments = ("-q", "--resume", tmp_path) if kill else begin
-        status, words = stop(tmp_path, len(rows(tmp_path)) + 2, signal.SIGKILL, 3 + kill % 2, *arguments, servers=2)
+        status, words = stop(
+            tmp_path, len(epoch_rows(tmp_path)) + 2, signal.SIGKILL, 3 + kill % 2, *arguments, servers=2
+        )
         assert status == 1
         assert "--resume" in words.splitlines()[-1]
         assert len(words.splitlines()) <= 2  # the chief may have noticed it too
     launch("-q", "--resume", tmp_path, workers=1, servers=1)
-    losses = [row["loss"] for row in rows(tmp_path)]
+    losses = [row["loss"] for row in epoch_rows(tmp_path)]
     assert len(losses) == 10
     assert max(np.diff(losses)) < 0.02  # as much as it rises by chance
 

@@ -13,7 +13,7 @@ from jobi_tf.errors import JobiError
 from jobi_tf.reproduce import runs
 from jobi_tf.reproduce.runs import make_run
 from jobi_tf.training.config import TrainConfig
-from tests.processes import epochs, stop_when
+from tests.processes import epoch_rows, stop_when
 
 pytestmark = pytest.mark.processes
 SETTINGS = {
@@ -38,13 +38,13 @@ def test_a_stopped_experiment_continues_where_it_was(tmp_path, call):
     command = [sys.executable, "-m", "jobi_tf.cli", *arguments]
 
     def has_begun() -> bool:
-        return any(len(epochs(run)) > 2 for run in tmp_path.glob("runs/world/*/seed-0"))
+        return any(len(epoch_rows(run)) > 2 for run in tmp_path.glob("runs/world/*/seed-0"))
 
     stopped = stop_when(has_begun, command, signal.SIGTERM)
     assert stopped.returncode == 130
     assert "Traceback" not in stopped.stderr
     (run,) = tmp_path.glob("runs/world/*/seed-0")
-    assert 2 < len(epochs(run)) < SETTINGS["epochs"]
+    assert 2 < len(epoch_rows(run)) < SETTINGS["epochs"]
     assert not (tmp_path / "out").exists()
 
     done = max(int(path.name.removeprefix("epoch-")) for path in (run / "checkpoints").glob("epoch-*"))
@@ -54,7 +54,7 @@ def test_a_stopped_experiment_continues_where_it_was(tmp_path, call):
     assert "1 of 1 runs complete" in result.stdout
 
     whole = jobi_tf.train("world", **SETTINGS, run_dir=tmp_path / "whole", callbacks=())
-    assert epochs(run) == epochs(whole.path)
+    assert epoch_rows(run) == epoch_rows(whole.path)
     found, expected = json.loads((run / "evaluation.json").read_text())["test"], jobi_tf.evaluate(whole).to_dict()
     assert {k: v for k, v in found.items() if k != "triples_per_second"} == {
         k: v for k, v in expected.items() if k != "triples_per_second"

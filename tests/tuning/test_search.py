@@ -23,7 +23,7 @@ from jobi_tf.tuning import search as module
 from jobi_tf.tuning.results import DATABASE, SPACE, number
 from jobi_tf.tuning.search import open_study, search
 from jobi_tf.tuning.spaces import Space
-from tests.processes import epochs, stop_when
+from tests.processes import epoch_rows, stop_when
 
 SMALL = {
     "dataset": "world",
@@ -250,8 +250,8 @@ def test_a_killed_search_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
     space({"dim": [2, 4]}, 12, sampler="grid", metric="mrr").write(path)
     code = "import sys, jobi_tf.tuning.search as s; s.HEARTBEAT = 1; from jobi_tf.cli.main import main; main()"
     command = [sys.executable, "-c", code, "search", path, "--out", out, "-q"]
-    stop_when(lambda: len(epochs(out / "trials" / "0000")) >= 2, command, signal.SIGKILL)
-    before = epochs(out / "trials" / "0000")
+    stop_when(lambda: len(epoch_rows(out / "trials" / "0000")) >= 2, command, signal.SIGKILL)
+    before = epoch_rows(out / "trials" / "0000")
     assert 2 <= len(before) < 12
     monkeypatch.setattr(module, "HEARTBEAT", 1)
     monkeypatch.setattr(module, "GRACE", 3)
@@ -259,11 +259,11 @@ def test_a_killed_search_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
     assert [(row["trial"], row["state"], row["dim"]) for row in rows(out)] == [
         *(("0", "complete", "2"), ("1", "complete", "4"))
     ]
-    assert epochs(out / "trials" / "0000")[: len(before)] == before
+    assert epoch_rows(out / "trials" / "0000")[: len(before)] == before
     for row in rows(out):
         run = out / row["run"]
-        assert [epoch["epoch"] for epoch in epochs(run)] == [*range(1, 13)]
-        assert float(row["value"]) == float(row["mrr"]) == max(epoch["val_mrr"] for epoch in epochs(run))
+        assert [epoch["epoch"] for epoch in epoch_rows(run)] == [*range(1, 13)]
+        assert float(row["value"]) == float(row["mrr"]) == max(epoch["val_mrr"] for epoch in epoch_rows(run))
         assert any(b"dim" in path.read_bytes() for path in (run / "logs").glob("events*"))  # for TensorBoard's HParams
     assert "2 complete" in result.stdout
     pytest.importorskip("matplotlib", reason="needs the extra plot")
