@@ -113,7 +113,7 @@ class TrainConfig(BaseModel):
         0.0, ge=0, description="weight of the loss that predicts the relation of a triple"
     )
     precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="full-softmax: dtype of the matrix products of training; bfloat16 is faster on new CPUs"
+        "float32", description="full-softmax: dtype of the matrix products of training; bfloat16 is faster on some CPUs"
     )
     jit_compile: bool = Field(
         False, description="compile the training step by XLA, which is faster on a GPU with full-softmax"
