@@ -128,7 +128,7 @@ def _regularizers(config: TrainConfig) -> list[Regularizer]:
 
 
 def config_of(model: JoBi, graph: Graph) -> TrainConfig:
-    """Returns what is known of the settings of a model that a program of its own trained on the graph."""
+    """Returns what is known of the settings of a model that another program trained on the graph by `fit`."""
     settings = {"dataset": graph.name, "model": scorers.full_name(model.scorer), "own_program": True}
     settings |= {name: getattr(model, name) for name in OF_MODEL}
     for regularizer in model.regularizers:

@@ -191,7 +191,7 @@ class TrainConfig(BaseModel):
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
     merged_from: list[str] | None = Field(None, description="runs that `jobi-tf merge` merged into this run")
-    own_program: bool = Field(False, description="trained by a program that calls `fit`; only its model is known")
+    own_program: bool = Field(False, description="trained by another program with `fit`; only the model is known")
 
     @field_validator("model")
     @classmethod
@@ -307,7 +307,7 @@ class TrainConfig(BaseModel):
         if self.merged_from is not None:
             yield "merged_from", "no merged_from", "a merged run has been put together and not trained"
         if self.own_program:
-            yield "own_program", "own_program False", "a program of its own calls `fit`"
+            yield "own_program", "own_program False", "this is for runs of other programs"
 
     def effective(self) -> "TrainConfig":
         """Returns these settings without those that have no effect."""
