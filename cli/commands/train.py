@@ -146,7 +146,11 @@ class _Display:
         rows = {row["epoch"]: row for row in folder.read_metrics()}
         last, monitor = max(rows), METRICS[config.monitor]
         stopped = config.eval_every and kept.waited >= config.patience
-        reason = f": {monitor} did not improve in {kept.waited} rankings" if stopped else ", the last one"
+        reason = (
+            f": {monitor} did not improve in {kept.waited} ranking{'s' * (kept.waited > 1)}"
+            if stopped
+            else ", the last one"
+        )
         self.print(f"\ntraining {'had ended' if training.done == last else 'ended'} after epoch {last}{reason}")
         if best := rows.get(kept.best_epoch):
             values = "  ".join(f"{METRICS[name]} {best[f'val_{name}']:.4f}" for name in BETTER_IF_HIGHER)
@@ -168,13 +172,15 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     ranked = f"ranked every {config.eval_every}, patience {config.patience}" if config.eval_every else "never ranked"
     mean = f"; mean of the last {config.average_epochs}" if training.average else ""
     done = f"; {training.done} done" if training.done else ""
+    schedule = "" if config.schedule == "constant" else f", {config.schedule} schedule"
+    schedule += f" after a warm-up of {config.warmup_epochs}" if config.warmup_epochs else ""
     return [
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
         ("", f"{counts({split: len(part) for split, part in graph.splits.items()})} triples"),
         ("model", f"{config.model}, {heads}; d = {config.dim:,}, {width:,} real numbers per entity"),
         ("", f"{parameters:,} parameters: entities {entities:,}, {others} {parameters - entities:,}"),
         ("training", f"batches of {config.batch_size:,}; {_negatives(config)}"),
-        ("", f"learning rate {config.learning_rate:g}, seed {config.seed}"),
+        ("", f"learning rate {config.learning_rate:g}{schedule}, seed {config.seed}"),
         ("epochs", f"at most {config.epochs}, of {training.steps:,} steps; {ranked}{mean}{done}"),
         ("devices", _devices(training)),
         ("memory", _memory(training.memory)),
