@@ -146,11 +146,8 @@ class _Display:
         rows = {row["epoch"]: row for row in folder.read_metrics()}
         last, monitor = max(rows), METRICS[config.monitor]
         stopped = config.eval_every and kept.waited >= config.patience
-        reason = (
-            f": {monitor} did not improve in {kept.waited} ranking{'s' * (kept.waited > 1)}"
-            if stopped
-            else ", the last one"
-        )
+        rankings = f"{kept.waited} ranking{'s' * (kept.waited > 1)}"
+        reason = f": {monitor} did not improve in {rankings}" if stopped else ", the last one"
         self.print(f"\ntraining {'had ended' if training.done == last else 'ended'} after epoch {last}{reason}")
         if best := rows.get(kept.best_epoch):
             values = "  ".join(f"{METRICS[name]} {best[f'val_{name}']:.4f}" for name in BETTER_IF_HIGHER)
@@ -173,7 +170,7 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     mean = f"; mean of the last {config.average_epochs}" if training.average else ""
     done = f"; {training.done} done" if training.done else ""
     schedule = "" if config.schedule == "constant" else f", {config.schedule} schedule"
-    schedule += f" after a warm-up of {config.warmup_epochs}" if config.warmup_epochs else ""
+    schedule += f", warm-up {config.warmup_epochs}" if config.warmup_epochs else ""
     return [
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
         ("", f"{counts({split: len(part) for split, part in graph.splits.items()})} triples"),
