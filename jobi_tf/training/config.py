@@ -193,10 +193,12 @@ class TrainConfig(BaseModel):
     merged_from: list[str] | None = Field(None, description="runs that `jobi-tf merge` merged into this run")
     own_program: bool = Field(False, description="trained by another program with `fit`; only the model is known")
 
-    @field_validator("model")
+    @field_validator("model", mode="before")
     @classmethod
-    def _is_a_scorer(cls, model: str) -> str:
-        if model not in MODELS and ":" not in model:
+    def _is_a_scorer(cls, model: Any) -> str:
+        if isinstance(model, type):
+            return f"{model.__module__}:{model.__qualname__}"
+        if model not in MODELS and ":" not in str(model):
             raise ValueError(f"expected {', '.join(MODELS)} or MODULE:CLASS, got {model!r}")
         return model
 

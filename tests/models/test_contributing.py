@@ -1,5 +1,6 @@
 """The scorer that CONTRIBUTING.md shows is all that a new one takes."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -27,11 +28,12 @@ def shown() -> str:
 def test_the_scorer_of_the_guide_by_the_name_of_its_module(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_scorers.py").write_text(shown().replace("my_package", "my_scorers"))
-    options = {"model": "my_scorers:MyDistMult", "dim": 8, "epochs": 1, "eval_every": 1, "callbacks": ()}
+    by_class = importlib.import_module("my_scorers").MyDistMult
+    options = {"model": by_class, "dim": 8, "epochs": 1, "eval_every": 1, "callbacks": ()}
     run = jobi_tf.train(random_graph(), run_dir=tmp_path / "run", **options)
     found = jobi_tf.load_run(run.path)
     assert type(found.model.scorer).__name__ == "MyDistMult"
-    assert jobi_tf.Run.from_model(found.model, found.graph).config.model == options["model"]
+    assert jobi_tf.Run.from_model(found.model, found.graph).config.model == "my_scorers:MyDistMult"
     for name, words in (("my_scorers:Mine", "Mine"), ("my_scorers:keras", "subclass"), ("no.where:X", "no.where")):
         with pytest.raises(UsageError, match=words):
             jobi_tf.JoBi(3, 2, scorer=name)
