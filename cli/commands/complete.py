@@ -19,8 +19,8 @@ def complete(run: Path, relation: str | None, k: int, out: Path | None) -> None:
       jobi-tf complete runs/world --relation neighbour -k 20
 
     Each line has head, relation, tail and score, separated by tabs. Only entities that training saw on that side of the
-    relation are considered, and head and tail differ, unless they are equal in some training triple of it.
-    Scores of different relations are only roughly comparable.
+    relation are considered. Head and tail are only equal if they are in a training triple of the relation. Scores of
+    different relations are only roughly comparable.
     """
     triples = open_run(run).complete(relation, k)
     with opened(out) as file:

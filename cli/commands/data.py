@@ -47,9 +47,9 @@ def _dataset_options(command: Callable) -> Callable:
     """Adds the data set and the options of its files; the command gets the arguments of `prepare` as `source`."""
 
     @wraps(command)
-    def with_source(columns: str | None, seed: int | None, **options: Any) -> None:
-        source = {name: options.pop(name) for name in ("dataset", "archive", "split", "header", "weights")}
-        command(source | {"columns": _names(columns), "seed": seed or 0}, **options)
+    def with_source(seed: int | None, **options: Any) -> None:
+        source = {name: options.pop(name) for name in ("dataset", "archive", "split", "columns", "header", "weights")}
+        command(source | {"seed": seed or 0}, **options)
 
     description = "Name of a data set, or a folder or file of triples."
     for option in (
@@ -61,10 +61,6 @@ def _dataset_options(command: Callable) -> Callable:
     ):
         with_source = option(with_source)
     return with_source
-
-
-def _names(columns: str | None) -> list[str] | None:
-    return None if columns is None else columns.split(",")
 
 
 @data.command("list")
@@ -250,7 +246,9 @@ def build(files: tuple[Path, ...], columns: str | None, header: bool | None, out
 
     folder = out or Path(f"{files[0].name.split('.')[0]}-min{recipe['min_triples']}")
     progress = partial(click.echo, err=True)
-    sizes, steps = build_files(files, folder, Recipe(**recipe), _names(columns), header, progress)
+    sizes, steps = build_files(
+        files, folder, Recipe(**recipe), None if columns is None else columns.split(","), header, progress
+    )
     rows: list = [*steps]
     if len(rows) > ROUNDS + 3:  # beside the rounds: what was read, what is distinct, and what was kept
         rows[2 + ROUNDS : -1] = [("…", "", "", f"({len(rows) - ROUNDS - 3} more)")]

@@ -67,7 +67,6 @@ def search(
     chosen = Space.read(space)
     if settings or trials:
         chosen = chosen.changed(settings, trials)
-    chosen.check()
     from jobi_tf.tuning.search import search as run
 
     out = out or Path("runs") / "searches" / chosen.name

@@ -34,7 +34,7 @@ class Columns:
 
     Args:
         triple: the head, relation and tail columns, each by its name in the header, in any case, or its position from
-            1, also in one text with commas. None: the columns of a known header, else the first three.
+            1; a list, or a string such as `a,b,c`. None: the columns of a known header, else the first three.
         weight: the weight column, by name or position. None: there are no weights.
         header: whether the first line is a header. None: it is one if a column is given by name, or if it holds the
             names of a known header.
@@ -277,7 +277,7 @@ def find_splits(folder: Path) -> dict[str, Path]:
         found = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
         if len(found) != 1:
             names = " and ".join(path.name for path in found) or "none"
-            one = " (to use one file for all, give its path and the split)" if split != "train" and not found else ""
+            one = " (to split one file, give its path and split)" if split != "train" and not found else ""
             raise DataError(
                 f"{folder}: expected one file for {split} ({', '.join(_KINDS)}, each also with .gz, "
                 f"{', '.join(formats.SUFFIXES)}), found {names}{one}"
@@ -311,7 +311,7 @@ def read_and_split(path: Path, shares: Sequence[float], seed: int, columns: Colu
 
 
 def parse_shares(text: str | Sequence[float]) -> tuple[float, ...]:
-    """Returns the shares of train, valid and test, as of a text such as `0.8/0.1/0.1`; a UsageError if not three."""
+    """Returns the shares of train, valid and test, such as those of `0.8/0.1/0.1`, or raises a UsageError."""
     try:
         shares = tuple(float(share) for share in (text.split("/") if isinstance(text, str) else text))
     except (TypeError, ValueError):

@@ -127,7 +127,10 @@ class AverageWeights(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Gives the model the mean."""
         if "val_mrr" in (logs or {}):
-            warnings.warn("AverageWeights comes after ValidationRanking, which ranks other weights", stacklevel=2)
+            warnings.warn(
+                "AverageWeights comes after ValidationRanking, which so ranks the last weights, not their mean",
+                stacklevel=2,
+            )
         self.count += 1
         if self.other is None:
             self.other = [np.zeros(x.shape, tf.as_dtype(x.dtype).as_numpy_dtype) for x in self.model.weights]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from jobi_tf.errors import UsageError, validation_message
 
@@ -149,7 +150,7 @@ class TrainConfig(BaseModel):
         "constant", description="learning rate over all epochs: constant, falling to 0 (cosine) or to a hundredth"
     )
     warmup_epochs: int = Field(
-        0, ge=0, description="cosine: epochs in which the learning rate first rises from 0, in a line"
+        0, ge=0, description="cosine: epochs of linear warm-up, in which the learning rate rises from 0"
     )
     epochs: int = Field(100, ge=1, description="largest number of epochs")
     average_epochs: int = Field(
@@ -199,7 +200,8 @@ class TrainConfig(BaseModel):
         if isinstance(model, type):
             return f"{model.__module__}:{model.__qualname__}"
         if model not in MODELS and ":" not in str(model):
-            raise ValueError(f"expected {', '.join(MODELS)} or MODULE:CLASS, got {model!r}")
+            names = ", ".join(map(repr, MODELS))
+            raise PydanticCustomError("model", f"Input should be {names} or MODULE:CLASS")
         return model
 
     @classmethod
@@ -249,7 +251,7 @@ class TrainConfig(BaseModel):
         if self.loss == "margin":
             yield ("label_smoothing",), "the loss margin has no target to smooth"
         if self.schedule != "cosine":
-            yield ("warmup_epochs",), "only the schedule cosine begins with a rise"
+            yield ("warmup_epochs",), "only the schedule cosine has a warm-up"
         if self.strategy == "parameter-server":
             yield ("average_epochs",), "weights on parameter servers are not averaged"
         if not self.joint:
@@ -301,7 +303,11 @@ class TrainConfig(BaseModel):
             expected = "negatives_mode by-side or shared-by-side with reciprocal relations"
             yield "negatives_mode", expected, "the sides of a triple have different scores"
         if self.schedule == "cosine" and self.warmup_epochs >= self.epochs:
-            yield "warmup_epochs", f"fewer warmup_epochs than the {self.epochs} epochs", "the rate falls after them"
+            yield (
+                "warmup_epochs",
+                f"fewer warmup_epochs than the {self.epochs} epochs",
+                "the learning rate falls in the others",
+            )
         if self.weights is not None and full:
             yield "loss", f"another loss than {_FULL} with weights", "a query has one weight for all of its answers"
         if self.rare_weight < 1 and full and self.answers_per_query > 1:

@@ -13,7 +13,7 @@ from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, cosines, explain
-from jobi_tf.evaluation.ranker import full_float32
+from jobi_tf.evaluation.ranker import check_graph, full_float32
 from jobi_tf.files import check_new, new_folder
 from jobi_tf.models import scorers
 from jobi_tf.models.jobi import JoBi
@@ -78,12 +78,7 @@ class Run(ByName):
         Example:
             >>> run = jobi_tf.Run.from_model(model, graph).save("runs/mine")
         """
-        sizes = (graph.num_entities, graph.num_relations)
-        if (model.num_entities, model.num_relations) != sizes:
-            raise UsageError(
-                f"expected a model of the graph's {sizes[0]:,} entities and {sizes[1]:,} relations, "
-                f"got one of {model.num_entities:,} and {model.num_relations:,}"
-            )
+        check_graph(model, graph)
         return cls(None, config_of(model, graph), graph, model)
 
     @cached_property

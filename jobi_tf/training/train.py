@@ -145,9 +145,9 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
             warm_start(model, graph, load_run(config.warm_start))
         if config.entity_vectors:
             use_entity_vectors(model, graph, Path(config.entity_vectors))
+    if is_chief(strategy):
+        folder.begin(config, graph)
     with _lock_of_chief(folder):
-        if is_chief(strategy):
-            folder.begin(config, graph)
         return _fit(folder, config, graph, model, callbacks, {"epoch": 0, "step": 0})
 
 

@@ -71,7 +71,7 @@ def test_rejects_other_data_sets_and_folders(triples, call, tmp_path):
     (tmp_path / "file").touch()
     assert str(tmp_path) in call("train", "--dataset", triples, "--run-dir", tmp_path, status=2).stderr
     below = call("train", "--dataset", triples, "--run-dir", tmp_path / "file" / "run", *SMALL, status=1)
-    assert f"{tmp_path}/file" in below.stderr
+    assert f"{tmp_path}/file/run" in below.stderr
 
 
 @pytest.mark.parametrize("text", ["p: 1.5", "width: 3", "- 1", "a: [", "p: 2026-02-30"])

@@ -257,7 +257,7 @@ def test_a_loss_that_is_not_finite_stops_with_a_word(tmp_path):
         ({"p": 1.5}, r"\bp .*1.5"),
         ({"dim": 0}, "dim .*0"),
         ({"seed": 2**63}, f"seed .*{2**63}"),
-        ({"model": "transh"}, "model.*complex.*'transh'"),
+        ({"model": "transh"}, "model .*'complex'.*'transh'"),
         ({"loss": "full-softmax", "batch_size": 500}, r"batch_size .*queries.* 500"),
         ({"loss": "full-softmax", "table_dtype": "bfloat16"}, "table_dtype"),
         ({"model": "transe", "table_dtype": "bfloat16"}, "table_dtype .*transe"),

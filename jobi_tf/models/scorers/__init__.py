@@ -24,7 +24,7 @@ SCORERS: dict[str, type[Scorer]] = {cls.__name__.lower(): cls for cls in _CLASSE
 def get(scorer: str | dict[str, Any] | Scorer) -> Scorer:
     """Returns a scorer, given its name, its serialised form or the scorer itself.
 
-    The name of one of your own is `MODULE:CLASS`; its module is imported.
+    A scorer of your own is named `MODULE:CLASS`; its module is imported.
 
     Raises:
         UsageError: there is no such scorer.
@@ -47,9 +47,9 @@ def _imported(name: str) -> Scorer:
     try:
         cls = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"expected a scorer to import as {name}: {error}") from None
+        raise UsageError(f"cannot import the scorer {name}: {error}") from None
     if not (isinstance(cls, type) and issubclass(cls, Scorer)):
-        raise UsageError(f"expected a class of scorers as {name}, a subclass of jobi_tf.Scorer, got {cls!r}")
+        raise UsageError(f"expected {name} to be a subclass of jobi_tf.Scorer, got {cls!r}")
     if not keras.saving.get_registered_object(keras.saving.get_registered_name(cls)):
         keras.saving.register_keras_serializable(module)(cls)  # so that saved models find it
     return cls()
