@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import psutil
 
-FORMAT = 1
 COMMITTED = Path(__file__).with_name("figures.json")
 PACKAGES = ("jobi-tf", "tensorflow", "keras", "numpy")
 UNITS = {"rate": "triples/s", "ms": "ms", "seconds": "s", "MB": "MB"}
@@ -74,7 +73,6 @@ def report(results: Sequence[Figure], tiny: bool, against: Path | None) -> dict[
     cpus = Path("/proc/cpuinfo")
     model = re.search(r"model name\s*:\s*(.+)", cpus.read_text(encoding="utf-8")) if cpus.exists() else None
     return {
-        "format": FORMAT,
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "tiny": tiny,
         "against": against and str(against),

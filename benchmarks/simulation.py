@@ -1,7 +1,8 @@
 """`python -m benchmarks.simulation`: training on up to 64 machines, simulated from constants measured on one.
 
 Each machine has two cores like those of `docs/scaling.md` and a network of 10 Gbit/s, and computes its own batches
-size: more machines make more triples a step. Waiting for the slowest machine, and the switch, are left out.
+of the same size: more machines train more triples in a step. Waiting for the slowest machine, and the switch, are left
+out.
 """
 
 import click

@@ -320,7 +320,7 @@ def _click_type(kind: Any, rules: list[Any]) -> Any:
 
 def setting_text(value: Any) -> str:
     """Returns the value of a setting as tables show it."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
 def parse_assignments(texts: Iterable[str], flag: str = "--set") -> dict[str, Any]:

@@ -10,6 +10,7 @@ from .errors import JobiError as JobiError
 from .errors import UsageError as UsageError
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.rules import RuleModel as RuleModel
+from .export.export import export_run as export_run
 from .losses import FullSoftmax as FullSoftmax
 from .losses import PairCrossentropy as PairCrossentropy
 from .losses import SampledLogistic as SampledLogistic

@@ -1,6 +1,6 @@
 """Writing files and folders that are never half written."""
 
-import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,8 +46,8 @@ def run_lock(folder: Path, seconds: float = 0) -> Iterator[None]:
 
 
 def _beside(path: Path) -> Path:
-    # The name ends as that of `path` does: some writers look at the suffix.
-    return path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    # The name ends as that of `path` does: some writers look at the suffix. Processes in containers may share ids.
+    return path.with_name(f".tmp-{secrets.token_hex(4)}-{path.name}")
 
 
 @contextmanager
@@ -96,7 +96,6 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """
     made = [path for path in folder.parents if not path.exists()]
     beside = _beside(folder)
-    shutil.rmtree(beside, ignore_errors=True)
     try:
         with _errors_of(folder, beside):
             beside.mkdir(parents=True)

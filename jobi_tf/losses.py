@@ -1,6 +1,5 @@
-"""Losses of the two heads. With sampled negatives the pair head uses `keras.losses.BinaryCrossentropy`."""
+"""Losses of the two heads. `keras.losses.BinaryCrossentropy` is that of the pair head with sampled negatives."""
 
-import inspect
 from typing import Any
 
 import keras
@@ -8,6 +7,7 @@ import tensorflow as tf
 
 from jobi_tf.compiled import compiled
 from jobi_tf.errors import UsageError
+from jobi_tf.serialization import constructor_arguments
 
 
 class _Loss(keras.losses.Loss):
@@ -17,8 +17,7 @@ class _Loss(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
-        names = [*inspect.signature(type(self)).parameters][:-1]  # without `kwargs`
-        return super().get_config() | {name: getattr(self, name) for name in names}
+        return super().get_config() | constructor_arguments(self, _Loss)
 
 
 def _share(label_smoothing: float) -> float:

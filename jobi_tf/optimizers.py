@@ -18,13 +18,7 @@ MULTIPLE = 32  # The number of bfloat16 rows in a block is a multiple of this.
 
 # Options that act on whole tables, or on rows before they are added up.
 _DENSE = {
-    "amsgrad",
-    "weight_decay",
-    "clipnorm",
-    "clipvalue",
-    "global_clipnorm",
-    "use_ema",
-    "loss_scale_factor",
+    *("amsgrad", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "loss_scale_factor"),
     "gradient_accumulation_steps",
 }
 _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # what TensorFlow calls a variable without a name

@@ -20,7 +20,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictResponse
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceServicer
 
 from .errors import ServingError, invalid
-from .limits import Limits
+from .limits import ARRIVING, Limits
 from .metrics import Metrics
 from .model import Model
 from .saved_model import Signature, fits
@@ -48,6 +48,7 @@ class Interceptor(grpc.aio.ServerInterceptor):
         self._limits = limits
         self._metrics = metrics
         self._timeout = timeout
+        self._reading = asyncio.Semaphore(ARRIVING)
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """Returns the handler of a method, with the checks around it."""
@@ -77,7 +78,7 @@ class Interceptor(grpc.aio.ServerInterceptor):
 
     async def _message(self, context: Any) -> bytes:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._timeout), self._reading:
                 content = await context.read()
         except TimeoutError:
             message = f"expected a message within {self._timeout:g} s"

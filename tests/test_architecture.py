@@ -11,18 +11,19 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = {"jobi_tf": ROOT / "jobi_tf", "jobi_tf.cli": ROOT / "cli", "jobi_tf.serving": ROOT / "serving"}
 
 # What each room may import from the package, besides itself.
-BASE = {"compiled", "console", "errors", "files", "tables", "workers"}
+BASE = {"compiled", "console", "errors", "files", "serialization", "tables", "workers"}
 BELOW: dict[str, set[str]] = {
     "compiled": set(),
     "console": set(),
     "errors": set(),
     "files": {"errors"},
+    "serialization": set(),
     "tables": {"errors"},
     "workers": set(),
     "launch": {"errors"},
     "data": {"errors", "files", "tables"},
     "datasets": {"console", "errors", "files", "tables", "data"},
-    "losses": {"errors", "compiled"},
+    "losses": {"errors", "compiled", "serialization"},
     "optimizers": {"errors", "compiled", "workers"},
     "models": {*BASE, "data", "losses", "optimizers"},
     "serving": {"errors", "data"},

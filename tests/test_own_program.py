@@ -65,7 +65,7 @@ def test_the_example_trains_ranks_and_saves(tmp_path):
 
 def test_a_model_of_fit_becomes_a_run(tmp_path):
     model = compiled(regularizers=[jobi_tf.N3(0.1, 0.2), "dura"])
-    saved = jobi_tf.Run.from_model(model, GRAPH).save(tmp_path / "run")
+    saved = jobi_tf.Run.from_model(model, GRAPH, p=0.1).save(tmp_path / "run")
     np.testing.assert_array_equal(saved.model.score(GRAPH.test), model.score(GRAPH.test))
     settings = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert {x: settings[x] for x in ("n3", "n3_pair", "dura", "dim")} == {
@@ -75,6 +75,10 @@ def test_a_model_of_fit_becomes_a_run(tmp_path):
         "dim": 8,
     }
     assert "epochs" not in settings
+    assert settings["p"] == 0.1
+    assert jobi_tf.export_run(saved, tmp_path / "export", warmup=False).version == 1
+    with pytest.raises(UsageError, match="export_run"):
+        model.export(tmp_path / "export")
     with pytest.raises(UsageError, match="31 entities"):
         jobi_tf.Run.from_model(model, random_graph(entities=31))
 
@@ -225,6 +229,14 @@ def test_callbacks_of_keras_see_the_ranking(tmp_path, recwarn):
     assert not [x for x in recwarn if "val_" in str(x.message) or "shuffle" in str(x.message)]
 
 
+def test_a_training_that_diverged_is_not_ranked():
+    model = compiled()
+    model.entities.table.assign(model.entities.table * np.nan)
+    history = fit(model, callbacks=[keras.callbacks.TerminateOnNaN(), jobi_tf.ValidationRanking(GRAPH, every=1)])
+    assert np.isnan(history["loss"]).all()
+    assert "val_mrr" not in history
+
+
 def test_callbacks_that_come_before_the_ranking_warn_that_they_have_no_metrics():
     early = keras.callbacks.EarlyStopping("val_mrr", mode="max")
     with pytest.warns(UserWarning, match="val_mrr"):
@@ -365,7 +377,8 @@ def test_triples_of_names_make_a_graph_that_trains():
         ),
     ]
     ids = pd.DataFrame({"h": [1], "r": [2], "t": [3], "confidence": [0.5]})
-    assert jobi_tf.Graph.from_triples(ids).entities.names == ["1", "3"]
+    for kind in (int, float):  # pandas makes ids beside missing ones floats
+        assert jobi_tf.Graph.from_triples(ids.astype({"h": kind})).entities.names == ["1", "3"]
     assert len({graph.fingerprint for graph in graphs}) == 1
     assert (graphs[0].num_entities, graphs[0].num_relations, len(graphs[0].valid)) == (4, 2, 1)
     assert graphs[0].entities[0] == "Paris"

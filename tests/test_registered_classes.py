@@ -65,6 +65,39 @@ def test_each_class_has_a_case():
     assert registered().keys() == CASES.keys()
 
 
+@keras.saving.register_keras_serializable("tests")
+class Tempered(jobi_tf.SampledSoftmax):
+    def __init__(self, temperature: float, **kwargs):
+        super().__init__(**kwargs)
+        self.temperature = temperature
+
+
+@keras.saving.register_keras_serializable("tests")
+class Mine(jobi_tf.JoBi):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Doubled(Mine):
+    def __init__(self, half: int, **kwargs):
+        super().__init__(dim=2 * half, **kwargs)
+
+    def get_config(self):
+        config = super().get_config()
+        return config | {"half": config.pop("dim") // 2}
+
+
+@pytest.mark.parametrize(
+    "first", [Tempered(5.0, label_smoothing=0.25), Mine(7, 3, 4), Doubled(2, num_entities=7, num_relations=3)]
+)
+def test_subclasses_come_back_with_the_arguments_of_their_base(first):
+    second = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(first))
+    assert second.get_config() == first.get_config()
+    for name in ("temperature", "label_smoothing", "num_relations", "dim"):
+        assert getattr(second, name, None) == getattr(first, name, None)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_each_argument_comes_back(name):
     cls, case = registered()[name], CASES[name]

@@ -100,7 +100,7 @@ def _options(settings: dict[str, Any]) -> str:
             parts.append(f"merged from {', '.join(value)}")
         elif name == "own_program" and value:
             parts.append("trained by another program")
-        elif value != TrainConfig.model_fields[name].default:
+        elif value not in (None, TrainConfig.model_fields[name].default):
             parts.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {text}")
     return " ".join(parts)
 

@@ -83,9 +83,9 @@ def train(
 
 def _settings(file: Path | None, assignments: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
     """Returns the settings that were given, each source checked by itself so that an error can name it."""
-    sources = {str(file): read_settings(file) if file else {}, "--set": parse_assignments(assignments)}
+    sources = [(str(file), read_settings(file))] if file else []
     settings: dict[str, Any] = {}
-    for where, source in (sources | {"options": options}).items():
+    for where, source in [*sources, ("--set", parse_assignments(assignments)), ("options", options)]:
         TrainConfig.create({"dataset": "any"} | source, where)
         settings |= source
     return settings

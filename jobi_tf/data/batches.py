@@ -120,7 +120,7 @@ def training_batches(
         filter_negatives: whether the loss of the triple head ignores negatives that are training triples.
         split: the split whose triples are in the batches.
         first_step: number of batches to skip; a number, or a tensor in a graph.
-        sampler: the sampler of negatives; None: one with `negatives`, `p` and `filter_negatives`.
+        sampler: the sampler of negatives, which decides instead of `negatives`, `p` and `filter_negatives`.
         part: the part of each batch to return, for one of several workers; `Part(0, 2)` of `jobi_tf.data.negatives` is
             the first half.
 
@@ -157,7 +157,6 @@ def training_batches(
         raise UsageError(f"expected no chunk in the mode {mode}, in which negatives are not shared, got {chunk}")
     chunk = TRIPLES_OF_A_CHUNK if chunk is None else chunk
     check_at_least(1, chunk=chunk)
-    check_negatives(negatives, mode)
     if shared and batch_size % chunk:
         raise UsageError(f"expected batch_size to be a multiple of the {chunk} triples of a chunk, got {batch_size:,}")
     rows = graph.split(split)
@@ -165,6 +164,7 @@ def training_batches(
     known = graph.train if filter_negatives else None
     if sampler is None:
         sampler = NegativeSampler(Occurrences.of_graph(graph), negatives, p, known)
+    check_negatives(sampler.negatives, mode)
     weights, draws = graph.weights.get(split), stream(seed, "negatives")
     if weights is not None:
         weights = tf.constant(weights / np.mean(weights, dtype=np.float64), tf.float32)

@@ -184,9 +184,9 @@ class Graph:
                 digest.update(np.ascontiguousarray(part).data)
         return digest.hexdigest()
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Writes the graph as `folder`, which must not exist. It appears complete or not at all."""
-        with new_folder(folder) as beside:
+        with new_folder(Path(folder)) as beside:
             self.write(beside)
 
     def write(self, folder: Path) -> None:
@@ -215,12 +215,13 @@ class Graph:
         (folder / "graph.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
-    def open(cls, folder: Path) -> "Graph":
+    def open(cls, folder: str | Path) -> "Graph":
         """Opens what `save` wrote; the triples are memory-mapped, read-only.
 
         Raises:
             DataError: the folder holds no prepared graph, a damaged one, or one of another format.
         """
+        folder = Path(folder)
         with damaged("a prepared graph", folder):
             if not (folder / "graph.json").is_file():
                 raise DataError(f"expected a prepared graph in {folder}, found no graph.json there")
@@ -294,6 +295,7 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
 
 def _checked_name(value: Any, row: int, split: str) -> str:
     """Returns a value as text, bytes, as TensorFlow has them, as UTF-8."""
+    value = int(value) if isinstance(value, float) and value.is_integer() else value  # an id beside a missing one
     name = value.decode() if isinstance(value, bytes) else str(value)
     itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
     missing = value is None or not isinstance(itself, bool | np.bool_) or not itself

@@ -197,7 +197,7 @@ class KnownAnswers:
             splits: their names.
             queries: triples, int [M, 3], to whose queries alone the answers are collected, which takes a fraction of
                 the time and memory; None for all queries.
-            side: the side on which entities are sought; None for both.
+            side: the side on which these queries seek entities; None for both.
         """
         parts = []
         sizes, sides = (graph.num_entities, graph.num_relations), (HEAD, TAIL) if side is None else (side,)

@@ -37,25 +37,14 @@ class Shards:
     block: int = BLOCK
     window: int = WINDOW
 
-    dtype = np.dtype(np.int32)
-
     def __len__(self) -> int:
         return sum(self.counts)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of triples, and 3."""
-        return len(self), 3
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.concatenate([*self.blocks()]).astype(dtype or self.dtype, copy=False)
+        return np.concatenate([*self.blocks()]).astype(dtype or np.int32, copy=False)
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return np.asarray(self)[index]
-
-    def astype(self, dtype: Any) -> np.ndarray:
-        """Returns all triples in memory, as `numpy.ndarray.astype` does."""
-        return np.asarray(self, dtype)
 
     def paths(self) -> list[str]:
         """Returns the paths of the files.

@@ -34,7 +34,7 @@ def find(dataset: DataSet, archive: Path | None = None) -> Path | None:
         return archive
     folders = [cache.home() / _DOWNLOADS]
     if given := os.environ.get("JOBI_TF_ARCHIVES"):
-        folders.insert(0, Path(given).expanduser())
+        folders.insert(0, Path(os.path.expanduser(given)))
         if not folders[0].is_dir():
             raise UsageError(f"expected a folder of archives in JOBI_TF_ARCHIVES, got {given!r}")
     return next((path for folder in folders if (path := folder / dataset.file).is_file()), None)

@@ -19,7 +19,7 @@ _ABANDONED = 600.0
 def home() -> Path:
     """Returns the cache folder: `JOBI_TF_HOME`, else the platform's; it may not exist yet."""
     given = os.environ.get("JOBI_TF_HOME")
-    return Path(given).expanduser().absolute() if given else Path(platformdirs.user_cache_dir("jobi-tf"))
+    return Path(os.path.expanduser(given)).absolute() if given else Path(platformdirs.user_cache_dir("jobi-tf"))
 
 
 def graph_folder(key: str) -> Path:

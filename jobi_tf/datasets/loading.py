@@ -2,13 +2,13 @@
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import archives, cache, reading
@@ -21,15 +21,8 @@ _READER = 3
 _WORLD = Path(__file__).with_name(WORLD)
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A graph in the cache.
-
-    Args:
-        graph: the graph, its triples memory-mapped.
-        folder: where it is kept.
-        cached: whether an earlier call had prepared it.
-    """
+class Prepared(NamedTuple):
+    """A graph, its triples memory-mapped, the folder where it is kept, and whether an earlier call had prepared it."""
 
     graph: Graph
     folder: Path
@@ -91,7 +84,7 @@ def prepare(
 ) -> Prepared:
     """As `load_graph`, but also returns where the graph is kept and whether it came from the cache."""
     name = str(dataset)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     named = isinstance(dataset, str) and name in NAMES
     prepared = not named and ("://" in name or (path / "graph.json").is_file())
     if named or prepared:

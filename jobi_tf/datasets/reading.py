@@ -235,7 +235,10 @@ class TripleReader:
         return Rows(triples, Source(where, start), np.array(weights, np.float32) if weight else None)
 
     def graph(self, name: str, parts: Mapping[str, Rows]) -> Graph:
-        """Returns the graph of splits that were read by this reader."""
+        """Returns the graph of splits that were read by this reader; raises a DataError if all weights are 0."""
+        weights = parts["train"].weights
+        if weights is not None and not weights.any():
+            raise DataError("expected weights of training triples that are not all 0")
         return Graph(
             name,
             Vocabulary(list(self.entities), kind="entity"),

@@ -1,5 +1,6 @@
 """Writing graphs: as text, or with training triples in shards."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +76,7 @@ def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) 
     check_at_least(1, files=files)
     if options.get("weights") is not None:
         raise UsageError(f"expected triples without weights for shards, got weights={options['weights']!r}")
-    path = Path(dataset).expanduser()
+    path = Path(os.path.expanduser(dataset))
     in_parts = path.is_dir() and str(dataset) not in NAMES and not (path / "graph.json").exists()
     in_parts &= options.get("split") is None and options.get("archive") is None  # which `prepare` rejects
     with new_folder(folder) as beside:

@@ -58,12 +58,15 @@ class Evaluation:
         """Returns the main metrics in one line."""
         metrics = self.metrics()
         values = ", ".join(f"{METRICS[name]} {metrics[name]:.4f}" for name in BETTER_IF_HIGHER)
-        return f"<Evaluation of {len(self.triples):,} {self.split} triples, {self.side}: {values}>"
+        return f"<Evaluation of {self._what()}, {self.side}: {values}>"
+
+    def _what(self) -> str:
+        unseen = f" ({self.unseen.sum():,} with names unseen in training)" if self.unseen.any() else ""
+        return f"{len(self.triples):,} {self.split} triples{unseen}"
 
     def _repr_html_(self) -> str:
         rows = [[side, *metric_texts(row)] for side, row in self._by_side().items()]
-        title = f"{len(self.triples):,} {self.split} triples"
-        return html_table(title, ["side", *METRICS.values()], rows)
+        return html_table(self._what(), ["side", *METRICS.values()], rows)
 
     def to_frame(self, ties: str = "realistic") -> Any:
         """Returns the metrics as a pandas DataFrame, a row for each side and for both."""

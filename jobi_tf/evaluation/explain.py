@@ -160,7 +160,7 @@ def best_new_triples(
     Returns:
         At most k triples, int32 [k, 3], of one relation or of all, and their scores, float32 [k], best first.
     """
-    occurrences, known = Occurrences.of_graph(graph), KnownAnswers.of_graph(graph, SPLITS, side=TAIL)
+    occurrences, known = Occurrences.of_graph(graph), KnownAnswers.of_graph(graph, SPLITS)
     candidates = model.candidates()
     reflexive = {r for rows in blocks(graph.train) for r in rows[rows[:, 0] == rows[:, 2], 1].tolist()}
     best, scores = np.empty((0, 3), np.int32), np.empty(0, np.float32)

@@ -98,10 +98,9 @@ class Ranker:
         self._strategy = tf.distribute.get_strategy()
         self._replicas = local_replicas(self._strategy)
         # A partial: TensorFlow would take the functions of all models for one that is traced again and again, and warn.
-        candidates = tf.function(partial(model.candidates))
-        run = self._strategy.run
+        compiled, run = tf.function(partial(model.candidates)), self._strategy.run
         # Outside a function the candidates can share the memory of the table.
-        self._candidates = partial(run, candidates) if len(self._replicas) > 1 else model.candidates
+        self._candidates = partial(run, compiled) if len(self._replicas) > 1 else model.candidates
         options = {"reduce_retracing": True, "autograph": False}
         self._count = [tf.function(partial(self._distributed_count, side), **options) for side in (HEAD, TAIL)]
 
@@ -174,7 +173,7 @@ class Ranker:
         local = self._strategy.experimental_local_results
         return zip((x.numpy() for x in local(counts)), (bool(x) for x in local(finite)), strict=True)
 
-    def _distributed_count(self, side: int, *arguments: Any) -> tf.Tensor:
+    def _distributed_count(self, side: int, *arguments: Any) -> tuple[Any, Any]:
         return self._strategy.run(partial(self._count_block, side), arguments)
 
     def _count_block(self, side: int, candidates: Any, *block: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

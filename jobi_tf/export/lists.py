@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, TAIL, Occurrences, both_sides, find, query_keys
+from jobi_tf.errors import UsageError
 
 # Ends every list of keys, so that none is empty.
 LAST_KEY = np.iinfo(np.int64).max
@@ -26,12 +27,20 @@ class AnswerLists(tf.Module):
         candidates: their ids, int32 [count], or None for all entities.
         known: keys `query · count + answer` of the facts of all splits, with the query keys of `KnownAnswers`.
         seen: keys `(side · relations + relation) · count + answer` of the pairs in training, or None without `typed`.
+
+    Raises:
+        UsageError: there are too many entities and relations for keys of 64 bits.
     """
 
     def __init__(self, graph: Graph, candidates: np.ndarray | None = None, typed: bool = False):
         super().__init__()
         self.count = graph.num_entities if candidates is None else len(candidates)
         self.candidates = None if candidates is None else tf.Variable(candidates, trainable=False)
+        if 2 * graph.num_entities * graph.num_relations * self.count > LAST_KEY:
+            raise UsageError(
+                f"expected at most 2^62 possible facts in an export, got {graph.num_entities:,} entities, "
+                f"{graph.num_relations:,} relations and {self.count:,} candidates: give fewer candidates"
+            )
         triples = np.concatenate([graph.split(name) for name in SPLITS])
         queries = [query_keys(side, triples, graph.num_entities, graph.num_relations) for side in (HEAD, TAIL)]
         self.known = _keys(np.concatenate(queries), both_sides(triples), self.count, candidates)

@@ -17,7 +17,8 @@ from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.layers import EmbeddingTable, Head
 from jobi_tf.models.products import all_scores, check_dtypes, own_scores
 from jobi_tf.models.regularizers import Regularizer
-from jobi_tf.models.scorers.scorer import Scorer, constructor_arguments, glorot_normal
+from jobi_tf.models.scorers.scorer import Scorer, glorot_normal
+from jobi_tf.serialization import constructor_arguments
 
 HEADS = ("triple", "pair")
 
@@ -86,7 +87,7 @@ class JoBi(DistributedModel):
         super().__init__(**kwargs)
         check_at_least(1, num_entities=num_entities, num_relations=num_relations, dim=dim)
         if self.dtype_policy.compute_dtype != "float32":
-            raise UsageError(f"expected the dtype policy float32, got {self.dtype_policy.name}: scores need float32")
+            raise UsageError(f"expected the dtype policy float32, got {self.dtype_policy.name}: give dtype='float32'")
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.scorer = scorers.get(scorer)
         check_dtypes(self.scorer, precision=precision, table_dtype=table_dtype)
@@ -205,9 +206,17 @@ class JoBi(DistributedModel):
         tails = self.scorer.candidate(self.entities.rows(triples[:, column(TAIL)]))
         return own_scores(self.scorer, self.queries(triples, TAIL, head), tails)
 
+    def export(self, *args: Any, **kwargs: Any) -> None:
+        """Is not for this model: `jobi_tf.export_run` writes a SavedModel with the names of the graph.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError("a JoBi model is exported by jobi_tf.export_run(jobi_tf.Run.from_model(model, graph), folder)")
+
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
-        config = constructor_arguments(self)
+        config = constructor_arguments(self, JoBi)
         for name in ("scorer", "regularizers", "entity_initializer", "relation_initializer"):
             config[name] = keras.saving.serialize_keras_object(config[name])
         return super().get_config() | config

@@ -133,16 +133,17 @@ def run_values(path: Path) -> dict[str, Any]:
     """Returns the settings and metrics in the folder of a run, without loading its model.
 
     Returns:
-        All settings, `epochs_done`, `best_epoch` (None if none was ranked) and metrics such as `val_mrr` of the best
-        epoch and `test_hits@10` of `stored_evaluation`, or None.
+        All settings (None if another program trained and did not say), `epochs_done`, `best_epoch` (None if none was
+        ranked) and metrics such as `val_mrr` of the best epoch and `test_hits@10` of `stored_evaluation`, or None.
 
     Raises:
         DataError: this is not the folder of a run, or it is damaged.
     """
     folder = RunFolder(path)
-    found, test = run_summary(folder), stored_evaluation(path)
+    found, test, config = run_summary(folder), stored_evaluation(path), folder.read_config()
+    unknown = TrainConfig.model_fields.keys() - config.model_fields_set if config.own_program else ()
     return {
-        **folder.read_config().model_dump(exclude={"run_dir"}),
+        **(config.model_dump(exclude={"run_dir"}) | dict.fromkeys(unknown)),
         **{"epochs_done": found["epochs"], "best_epoch": found["best_epoch"] if found["metrics"] else None},
         **{f"val_{name}": found["metrics"].get(name) for name in METRICS},
         **{f"test_{name}": test.get(name) for name in METRICS},

@@ -31,7 +31,7 @@ class Record:
 
     @property
     def seconds(self) -> float:
-        """Time of training and ranking."""
+        """Time of the training steps and of the last ranking."""
         return self.content["train_seconds"] + self.content["rank_seconds"]
 
     def value(self, metric: str, side: str = "both", relation: str | None = None) -> float:

@@ -127,9 +127,9 @@ def _regularizers(config: TrainConfig) -> list[Regularizer]:
     return [cls(*given) for cls, given in weights.items() if any(given)]
 
 
-def config_of(model: JoBi, graph: Graph) -> TrainConfig:
+def config_of(model: JoBi, graph: Graph, **settings: Any) -> TrainConfig:
     """Returns what is known of the settings of a model that another program trained on the graph by `fit`."""
-    settings = {"dataset": graph.name, "model": scorers.full_name(model.scorer), "own_program": True}
+    settings |= {"dataset": graph.name, "model": scorers.full_name(model.scorer), "own_program": True}
     settings |= {name: getattr(model, name) for name in OF_MODEL}
     for regularizer in model.regularizers:
         settings |= zip(REGULARIZERS.get(type(regularizer), ()), regularizer.get_config().values(), strict=False)

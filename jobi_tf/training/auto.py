@@ -53,7 +53,7 @@ SHOWN = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "dura", "relat
 TRIAL = {  # settings of a candidate's training
     **{"epochs": 10_000, "patience": 10_000, "eval_every": 1, "eval_first": 1, "monitor": "mrr"},
     "average_epochs": 1,  # a mean says little after the first epochs
-    **{"schedule": "constant", "tensorboard": "none", "checkpoint_every": "10000"},
+    **{"schedule": "constant", "warmup_epochs": 0, "tensorboard": "none", "checkpoint_every": "10000"},
 }
 
 Settings = dict[str, Any]
@@ -146,10 +146,10 @@ def train_auto(
     """Chooses settings for a graph and trains with them, within `config.minutes`: what the recipe `auto` does.
 
     A third of the time is for the search, up to two thirds where a training takes little: a few candidates, which
-    depend on the graph, are trained for half of it, and the better half of them goes on for the other half. The best
-    one is trained again for the rest of the time; when this training is interrupted and resumed, its time is not
-    limited. Its run folder gets `auto.json`, with what was measured of the graph and of each
-    candidate.
+    depend on the graph, are trained for half of it, and the better half of four or more goes on for the other half,
+    which the last training has otherwise. The best one is trained again for the rest of the time; when this training is
+    interrupted and resumed, its time is not limited. Its run folder gets `auto.json`, with what was measured of the
+    graph and of each candidate.
 
     Args:
         config: the settings that are given, which no candidate changes.
@@ -345,7 +345,8 @@ def _search(
                 if round_:
                     resume(path, callbacks=[until])
                 else:
-                    train_as_configured(candidate.config.replace(**TRIAL, run_dir=str(path)), graph, [until])
+                    config = candidate.config.replace(**TRIAL, run_dir=str(path)).effective()
+                    train_as_configured(config, graph, [until])
             except JobiError as error:  # its loss is not finite
                 say(f"  {candidate}: {error}")
                 continue

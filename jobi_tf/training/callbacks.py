@@ -74,7 +74,8 @@ class ValidationRanking(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Ranks, if it is due."""
-        if self.due:
+        diverged = self.model.stop_training and not math.isfinite(logs.get("loss", 0))  # as TerminateOnNaN found
+        if self.due and not diverged:
             valid = np.asarray(self.graph.valid)
             self.ranks = [self._ranker.rank(valid, side) for side in range(len(SIDES))]
             metrics = rank_metrics(Ranks.concatenate(self.ranks).ranks())

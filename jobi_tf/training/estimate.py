@@ -79,7 +79,7 @@ class _Tables:
         self.entity, self.relation = scorer.entity_width(config.dim), scorer.relation_width(config.dim)
         self.relations = self.heads * graph.num_relations * (1 + config.reciprocal)
         net = scorer.query_net(config.dim, config.seed)
-        self.features = self.heads * net.dense.kernel.shape[0] if net else 0  # of a query, in its feature maps
+        self.features = self.heads * getattr(net, "features", 0)  # of a query, in its feature maps
         of_net = net.count_params() if net else 0
         shared = self.heads * (of_net + sum(math.prod(shape) for shape in scorer.shared_weights(config.dim).values()))
         self.bytes = BYTES[config.table_dtype]

@@ -126,12 +126,14 @@ def _fit(
     """
     for head in model.heads:
         head.trainable = False
-    queries = config.full_softmax
+    queries = config.full_softmax or model.heads[0].net is not None
     count = number_of_queries(graph, SPLIT, config.answers_per_query) if queries else len(ids)
     size = min(config.batch_size or 1000, count)
     changes = {"batch_size": size, "schedule": "constant", "jit_compile": False}  # too few steps to compile for
+    if queries:  # settings may say less than a model of the user's own has
+        changes["loss"] = "full-softmax"
     if not queries:
-        changes["negatives_mode"] = "by-side" if config.by_side else "own"
+        changes["negatives_mode"] = "by-side" if config.by_side or model.reciprocal else "own"
     config = config.replace(**changes).effective()
     compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, rate))
     # Against all entities, other triples have the new ones as negatives already.

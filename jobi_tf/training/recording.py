@@ -175,7 +175,7 @@ class Checkpoint(keras.callbacks.Callback):
 
 @dataclass(frozen=True)
 class Training:
-    """A training that is about to begin, for callbacks that display it.
+    """A training that is about to begin, for the callbacks that display it and that write its files.
 
     Args:
         folder: the run folder.

@@ -64,22 +64,23 @@ class Run(ByName):
         self.path, self.config, self.graph, self._model = path, config, graph, model
 
     @classmethod
-    def from_model(cls, model: JoBi, graph: Graph) -> "Run":
+    def from_model(cls, model: JoBi, graph: Graph, **settings: Any) -> "Run":
         """Returns a run of a model that your own program trained, to be queried by name, saved and exported.
 
         Args:
             model: the model. To open the saved run elsewhere, a scorer of your own has to be in a module that can be
                 imported there.
             graph: the graph that the model was trained on.
+            **settings: other settings of the training that should be known, such as `p` and `negatives`.
 
         Raises:
-            UsageError: the model has other numbers of entities and relations than the graph.
+            UsageError: the model has other numbers of entities and relations than the graph, or a setting is wrong.
 
         Example:
             >>> run = jobi_tf.Run.from_model(model, graph).save("runs/mine")
         """
         check_graph(model, graph)
-        return cls(None, config_of(model, graph), graph, model)
+        return cls(None, config_of(model, graph, **settings), graph, model)
 
     @cached_property
     def model(self) -> JoBi:

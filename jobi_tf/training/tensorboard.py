@@ -194,7 +194,7 @@ class Sample:
             rows = len(graph.split(split))
             if self._queries:
                 rows = number_of_queries(graph, split, config.answers_per_query)
-            size = min(SAMPLE, config.batch_size or SAMPLE, rows)
+            size = min(max(SAMPLE, multiple), config.batch_size or SAMPLE, rows)
             size -= size % multiple
             if size:
                 batches = build_batches(config, graph, split=split, batch_size=size, **options)

@@ -73,8 +73,8 @@ def train(
         **settings: fields of `TrainConfig`, which take precedence over `config`.
 
     Raises:
-        UsageError: a setting is unknown, out of range or without effect; `dataset` or `callbacks` has a wrong type; the
-            run folder is not empty; or the training does not fit into memory.
+        UsageError: a setting is unknown, out of range or without effect; `dataset`, `config` or `callbacks` has a wrong
+            type; the run folder is not empty; or the training does not fit into memory.
         DataError: the data cannot be used.
         JobiError: the loss became NaN or infinite, or another worker has ended.
 
@@ -86,6 +86,8 @@ def train(
     if not isinstance(dataset, str | os.PathLike | Graph | None):
         kind = type(dataset).__name__
         raise UsageError(f"expected a name, a path or a graph to train on, got {kind}: see Graph.from_triples")
+    if not isinstance(config, TrainConfig | None):
+        raise UsageError(f"expected a TrainConfig as config, got {config!r}")
     graph = dataset if isinstance(dataset, Graph) else None
     if graph and (given := [x for x in ("split", "columns", "header", "weights") if settings.get(x) is not None]):
         raise UsageError(f"{given[0]} applies to files of triples only, got a graph")

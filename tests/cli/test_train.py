@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -20,8 +21,9 @@ def test_prints_before_and_after(triples, call, tmp_path):
     assert "\r" not in result.output
 
 
-def test_later_sources_win(triples, call, tmp_path):
-    file, folder = tmp_path / "settings.yaml", tmp_path / "run"
+def test_later_sources_win(triples, call, tmp_path, monkeypatch):
+    file, folder = Path("options"), tmp_path / "run"
+    monkeypatch.chdir(tmp_path)
     file.write_text(f"dataset: {triples}\ndim: 3\np: 0.1\nnegatives: 2\nepochs: 1\nbatch_size: 70\njoint: false\n")
     options = ("--set", "p=0.2", "--set", "eval-every=0", "--negatives", 4, "--run-dir", folder)
     quiet = call("train", "-q", "--config", file, *options)

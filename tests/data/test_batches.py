@@ -10,7 +10,8 @@ from jobi_tf.data.batches import (
     training_batches,
 )
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.negatives import Part
+from jobi_tf.data.negatives import NegativeSampler, Part
+from jobi_tf.data.occurrences import Occurrences
 from jobi_tf.errors import UsageError
 from tests.graphs import random_graph
 
@@ -155,6 +156,7 @@ def test_a_batch_size_out_of_range_is_refused(batch_size):
         ({"mode": "both"}, "mode .*'both'"),
         ({"mode": "shared", "chunk": 3}, "multiple .*3 .*10"),
         ({"mode": "by-side", "negatives": 5}, "even .*5"),
+        ({"mode": "by-side", "sampler": NegativeSampler(Occurrences.of_graph(GRAPH), 5, 0.3)}, "even .*5"),
         ({"mode": "shared", "negatives": 1}, "negatives .*2.* 1"),
         ({"mode": "shared", "chunk": 0}, "chunk .* 0"),
         ({"chunk": 5}, "no chunk .*5"),

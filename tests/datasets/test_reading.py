@@ -109,6 +109,9 @@ def test_bad_weights(tmp_path, weight):
     folder = write_folder(tmp_path, train=f"a\tr\tb\t1\na\tr\tc\t{weight}\n")
     with pytest.raises(DataError, match=rf"train.tsv:2: .*{weight!r}"):
         load_graph(folder, weights=4)
+    zeros = dict.fromkeys(("train", "valid", "test"), "a\tr\tb\t0\n")
+    with pytest.raises(DataError, match="all 0"):
+        load_graph(write_folder(tmp_path / "zeros", **zeros), weights=4)
 
 
 def test_csv_has_quotes(tmp_path):

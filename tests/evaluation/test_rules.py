@@ -8,7 +8,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.errors import UsageError
-from tests.graphs import random_graph
+from tests.graphs import named_graph, random_graph
 
 GRAPH = random_graph(entities=25, relations=3, train=240, valid=20, test=40)
 
@@ -83,6 +83,16 @@ def test_relations_that_never_meet_exclude_each_others_pairs():
         np.testing.assert_allclose(rules.scores(queries, side), rules_alone + 100 * excluded, atol=1e-4)
     with pytest.raises(UsageError, match="k"):
         rules.excluding(0)
+
+
+def test_what_is_expected_of_frequent_relations_does_not_overflow():
+    head, tail = np.divmod(np.random.default_rng(0).choice(400 * 400, 60_000, replace=False), 400)
+    triples = np.stack([head, np.zeros_like(head), tail], 1)[head != tail].astype(np.int32)
+    graph = named_graph({"train": triples, "valid": triples[:0], "test": triples[:0]}, 400, 1)
+    (exclusion,) = jobi_tf.RuleModel(graph, minutes=0.01).excluding(1)
+    joined = len({*zip(head, tail, strict=True)} | {*zip(tail, head, strict=True)}) - 400
+    assert exclusion.rule == "not relation 0(X, X)"
+    assert exclusion.expected == pytest.approx(len(triples) * 400 / (joined + 400), rel=0.01)
 
 
 def test_ranks_are_filtered_and_share_ties():

@@ -4,8 +4,10 @@ import tensorflow as tf
 
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.export import export, export_run, stored_model
+from jobi_tf.export.lists import AnswerLists
 from tests.evaluation.oracle import triple_set
 from tests.export.asking import PREDICT, load, named, named_columns, query, random_ids, with_each_entity
+from tests.graphs import huge_graph
 from tests.models.oracles import oracle_scores
 
 CHOSEN = [3, 4, 5, 6, 7, 23, 30]
@@ -17,6 +19,12 @@ def chosen(run, tmp_path_factory):
     names = [run.graph.entities[i] for i in [*CHOSEN[::-1], 3]]
     path.write_text("\ufeff" + "\r\n".join(names) + "\n\n", encoding="utf-8", newline="")
     return path
+
+
+def test_a_graph_whose_facts_have_no_keys_of_64_bits_needs_candidates():
+    with pytest.raises(UsageError, match="fewer candidates"):
+        AnswerLists(huge_graph([[0, 0, 1]]))
+    assert AnswerLists(huge_graph([[0, 0, 1]]), np.array([1], np.int32)).count == 1
 
 
 def seen_in_training(graph, relation, column):

@@ -121,6 +121,13 @@ def test_a_truncated_file_of_vectors_is_refused(tmp_path):
         read_vectors(path, 16)
 
 
+@pytest.mark.parametrize("options", [{}, {"scorer": "conve", "dim": 9}])
+def test_a_reciprocal_model_of_fit_can_be_extended(options):
+    model = jobi_tf.JoBi(GRAPH.num_entities, GRAPH.num_relations, reciprocal=True, **{"dim": 8} | options)
+    extended = jobi_tf.Run.from_model(model, GRAPH).extend([("new", "relation 1", "entity 1")], steps=2)
+    assert len(extended.tails("new", "relation 1", k=5)) == 5
+
+
 def test_a_run_is_extended_by_entities_and_nothing_else_changes(run, tmp_path):
     given = [("entity new", "relation 1", f"entity {i}") for i in range(5)]
     given += [("entity 2", "relation 2", "entity newer"), ("entity 1", "relation 3", "entity 2")]

@@ -74,6 +74,12 @@ def test_a_run_has_every_part(graph, tmp_path, more):
     assert len(names) == 1 + graph.num_entities
 
 
+def test_a_chunk_may_have_more_triples_than_the_sample(tmp_path):
+    settings = SETTINGS | {"negatives_mode": "shared", "chunk": 250, "batch_size": 250, "epochs": 1}
+    run = jobi_tf.train(random_graph(train=250), run_dir=str(tmp_path / "run"), **settings)
+    assert "loss of a train sample/triple" in scalars(run.path / "logs")
+
+
 def test_no_epoch_appears_twice_after_resuming(graph, tmp_path):
     class Stop(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):

@@ -53,6 +53,7 @@ class ConvolutionNet(keras.layers.Layer):
         height, width = picture(dim)
         self.shape = (2 * height, width, 1)
         maps = (2 * height - KERNEL + 1, width - KERNEL + 1, FILTERS)
+        self.features = math.prod(maps)  # of a query
         layers, glorot = keras.layers, keras.initializers.GlorotUniform
         # Without biases and scales that the next batch norm removes again: they would drift by noise.
         self.norm = layers.BatchNormalization(**BATCH_NORM, center=False, scale=False)
@@ -66,7 +67,7 @@ class ConvolutionNet(keras.layers.Layer):
         self.norm.build((None, *self.shape))
         self.convolution.build((None, *self.shape))
         self.norm_of_maps.build((None, *maps))
-        self.dense.build((None, math.prod(maps)))
+        self.dense.build((None, self.features))
         self.norm_of_query.build((None, dim))
         self.built = True
 
@@ -75,7 +76,7 @@ class ConvolutionNet(keras.layers.Layer):
         x = self.norm(tf.reshape(pairs, [-1, *self.shape]), training=training)
         x = tf.nn.relu(self.norm_of_maps(self.convolution(x), training=training))
         x = self.drop_maps(x, training=training)
-        x = self.dense(tf.reshape(x, [-1, math.prod(x.shape[1:])]))
+        x = self.dense(tf.reshape(x, [-1, self.features]))
         x = self.drop_hidden(x, training=training)
         x = tf.nn.relu(self.norm_of_query(x, training=training))
         return tf.concat([x, tf.ones_like(x[:, :1])], 1)

@@ -1,6 +1,5 @@
 """The base class of all scorers."""
 
-import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from jobi_tf.data.occurrences import TAIL
 from jobi_tf.errors import UsageError
+from jobi_tf.serialization import constructor_arguments
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Named:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor, each of which has to be an attribute of the same name."""
-        return constructor_arguments(self)
+        return constructor_arguments(self, Named)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -124,7 +124,7 @@ class Scorer(Named, ABC):
         return self.query(side, anchor, relations.each())
 
     def query_net(self, dim: int, seed: int) -> keras.layers.Layer | None:
-        """Returns a layer that is applied to queries, [N, …] → [N, length], one for each head; none by default.
+        """Returns a built layer that is applied to queries, [N, …] → [N, length], one for each head; none by default.
 
         Such a scorer can only be trained on queries against all entities.
         """
@@ -173,12 +173,6 @@ class Scorer(Named, ABC):
     def relation_squares(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns |x|² of the numbers of relations to regularize; |x| is the modulus of complex numbers."""
         return _squared_moduli(rows) if self.complex_numbers else rows * rows
-
-
-def constructor_arguments(instance: Any) -> dict[str, Any]:
-    """Returns the value of each argument of the constructor, read from the attribute of the same name."""
-    parameters = inspect.signature(type(instance)).parameters.values()
-    return {x.name: getattr(instance, x.name) for x in parameters if x.kind is not x.VAR_KEYWORD}
 
 
 def named_object(value: Any, base: type, classes: Mapping[str, type]) -> Any:

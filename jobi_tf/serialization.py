@@ -1,0 +1,20 @@
+"""What objects with a `get_config` share."""
+
+import inspect
+from typing import Any
+
+
+def constructor_arguments(instance: Any, base: type) -> dict[str, Any]:
+    """Returns the constructor's arguments of an object, each read from the attribute of the same name.
+
+    The classes from that of the object up to `base` may each have their own, and pass others on by `*args` and
+    `**kwargs`. A class that overrides `get_config` has to return its own.
+    """
+    names: list[str] = []
+    for cls in type(instance).__mro__[: type(instance).__mro__.index(base) + 1]:
+        if cls is not base and "get_config" in vars(cls):
+            names.clear()
+        elif constructor := vars(cls).get("__init__"):
+            _, *parameters = inspect.signature(constructor).parameters.values()
+            names += [x.name for x in parameters if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
+    return {name: getattr(instance, name) for name in names}
