@@ -70,6 +70,15 @@ def damaged(expected: str, path: str | Path) -> Iterator[None]:
         raise DataError(f"expected {expected} in {path}, which is damaged: {reason}") from None
 
 
+@contextmanager
+def needs(what: str, extra: str) -> Iterator[None]:
+    """Names the extra to install where a module that the block imports is missing; raises a `MissingExtraError`."""
+    try:
+        yield
+    except ImportError:
+        raise MissingExtraError(f"{what}: pip install 'jobi-tf[{extra}]'") from None
+
+
 def check_at_least(least: int, **numbers: Any) -> None:
     """Checks arguments, given by name.
 

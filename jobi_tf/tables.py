@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, TypeVar
 
-from jobi_tf.errors import MissingExtraError
+from jobi_tf.errors import needs
 
 Row = TypeVar("Row", bound=tuple)
 
@@ -47,10 +47,8 @@ def data_frame(data: Any, **options: Any) -> Any:
     Raises:
         MissingExtraError: pandas is not installed.
     """
-    try:
+    with needs("data frames need pandas", "pandas"):
         import pandas as pd
-    except ImportError:
-        raise MissingExtraError("data frames need pandas: pip install 'jobi-tf[pandas]'") from None
     return pd.DataFrame(data, **options)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from jobi_tf.errors import DataError, JobiError, MissingExtraError, UsageError
+from jobi_tf.errors import DataError, JobiError, UsageError, needs
 
 _ROWS = 1024  # of a request
 _FIRST_WAIT = 0.2  # seconds before the first retry, doubled for each further one
@@ -92,10 +92,8 @@ class Client:
         token: str | None = None,
         certificate: str | Path | None = None,
     ):
-        try:
+        with needs("the client needs httpx", "client"):
             import httpx
-        except ImportError as error:
-            raise MissingExtraError("the client needs httpx: pip install 'jobi-tf[client]'") from error
         if not (isinstance(timeout, int | float) and timeout > 0 and isinstance(retries, int) and retries >= 0):
             raise UsageError(f"expected a positive time-out and at least 0 retries, got {timeout!r} and {retries!r}")
         if not isinstance(url, str) or not re.fullmatch(r"https?://[^/?#@]+(/[^?#]*)?", url):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from jobi_tf.errors import DataError, MissingExtraError
+from jobi_tf.errors import DataError, needs
 
 if TYPE_CHECKING:
     from jobi_tf.datasets.reading import Columns
@@ -41,10 +41,8 @@ def _text(value: Any) -> Any:
 
 
 def _rdf(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
-    try:
+    with needs("RDF needs rdflib", "rdf"):
         import rdflib
-    except ImportError:
-        raise MissingExtraError("RDF needs rdflib: pip install 'jobi-tf[rdf]'") from None
     graph = rdflib.Graph()
     labels: dict[str, rdflib.BNode] = {}  # of nodes without a name in N-Triples
     try:
@@ -68,14 +66,13 @@ def _rdf(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
 
 
 def _parquet(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
-    try:
+    with needs("Parquet needs pandas and pyarrow", "parquet"):
         import pandas as pd
 
-        frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
-    except ImportError:
-        raise MissingExtraError("Parquet needs pandas and pyarrow: pip install 'jobi-tf[parquet]'") from None
-    except ValueError as error:  # pyarrow's errors are such
-        raise DataError(f"{path}: expected Parquet: {error}") from None
+        try:
+            frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
+        except ValueError as error:  # pyarrow's errors are such
+            raise DataError(f"{path}: expected Parquet: {error}") from None
     _, _, chosen = columns.locate([*map(str, frame.columns)], str(path), header=True)
     # Integers stay integers beside missing values, which are None here and empty fields of the CSV.
     frame = frame.iloc[:, chosen].astype(object)

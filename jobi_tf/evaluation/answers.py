@@ -118,16 +118,17 @@ class ByName:
         return held_out
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
-        """Returns the scores of triples of names (head, relation, tail), scored as tails: float32 [N].
+        """Returns the scores of triples of names (head, relation, tail), as tails: float32 [N]; higher is better.
 
         Raises:
             DataError: a name is unknown.
         """
-        if not len(triples):
-            return np.empty(0, np.float32)
-        ids = self.graph.ids_of_triples(triples)
+        return self._scores(self.graph.ids_of_triples(triples)) if len(triples) else np.empty(0, np.float32)
+
+    def _scores(self, triples: np.ndarray) -> np.ndarray:
+        """Returns the scores of triples of ids, int32 [N, 3] → float32 [N]."""
         rows, parts = self.model.candidates(), []
-        for part in query_blocks(self.model, ids):
+        for part in query_blocks(self.model, triples):
             with full_float32():
                 scores = self.model.scores(tf.constant(part), TAIL, rows)
             parts.append(tf.gather(scores, part[:, column(TAIL)], batch_dims=1).numpy())

@@ -335,8 +335,8 @@ _compiled_count = compiled(_count)
 def _block(model: RankedModel, candidates: int, memory_budget: int, copies: int = 0) -> int:
     """Returns the number of triples of a block, given how many copies of their scores are made."""
     # Float32: the products, the scores if they are not the only product, and copies. On GPUs, without XLA, also
-    # comparisons, bool, and their casts to int32.
-    matrices = 1 + copies
+    # comparisons, bool, and their casts to int32. A pool adds up the scores of its members.
+    matrices = 1 + copies + len(getattr(model, "models", ()))
     if isinstance(model, JoBi):
         products = model.scorer.dot_products
         matrices = copies + products + (products > 1 or model.scorer.distance)

@@ -80,7 +80,7 @@ class RuleModel(ByName, NumpyModel):
             if not value > 0:
                 raise UsageError(f"expected {name} to be above 0, got {value}")
         check_is_graph(graph)
-        super().__init__(graph, self._scores)
+        super().__init__(graph, self._with_exclusions)
         self.graph, self.min_confidence, self.complete = graph, min_confidence, True
         start = time.monotonic()
         self._edges = Edges(graph.train, graph.num_entities, graph.num_relations)
@@ -206,7 +206,7 @@ class RuleModel(ByName, NumpyModel):
         """The rules without exclusions, and the exclusions: what `Pool` weights."""
         return NumpyModel(self.graph, self._supported), self.exclusions
 
-    def _scores(self, triples: np.ndarray, side: int) -> np.ndarray:
+    def _with_exclusions(self, triples: np.ndarray, side: int) -> np.ndarray:
         return self._supported(triples, side) + EXCLUDED * self.exclusions.excluded(triples, side)
 
     def _supported(self, triples: np.ndarray, side: int) -> np.ndarray:

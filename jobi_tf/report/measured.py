@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences, column
-from jobi_tf.errors import DataError, MissingExtraError, UsageError
+from jobi_tf.errors import DataError, UsageError, needs
 from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.metrics import best_row
@@ -24,10 +24,8 @@ from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run
 from jobi_tf.training.run_folder import RunFolder
 
-try:
+with needs("answers are compared with pandas", "report"):
     import pandas as pd
-except ImportError:
-    raise MissingExtraError("answers are compared with pandas: pip install 'jobi-tf[report]'") from None
 
 SCORES_A_BLOCK = 2**24
 COUNT, OF_A_RELATION, ANSWERS = 10, 2, 5  # predictions, of one relation, and their answers

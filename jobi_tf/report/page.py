@@ -16,7 +16,7 @@ import jobi_tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES
 from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
-from jobi_tf.errors import MissingExtraError, UsageError
+from jobi_tf.errors import UsageError, needs
 from jobi_tf.evaluation.calibration import Bin, expected_calibration_error
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.files import written_beside
@@ -246,10 +246,8 @@ def _command(words: list[str]) -> str:
 
 
 def _template() -> "Template":
-    try:
+    with needs("the report needs Jinja", "report"):
         import jinja2
-    except ImportError:
-        raise MissingExtraError("the report needs Jinja: pip install 'jobi-tf[report]'") from None
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),

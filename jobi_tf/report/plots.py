@@ -7,7 +7,7 @@ import numpy as np
 
 from jobi_tf.data.occurrences import entity_degrees
 from jobi_tf.datasets.statistics import entity_types
-from jobi_tf.errors import MissingExtraError, UsageError
+from jobi_tf.errors import UsageError, needs
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.files import written_beside
 from jobi_tf.training.run import Run
@@ -28,11 +28,9 @@ def plot_run(run: Run, out: Path) -> list[Path]:
         UsageError: there is nothing to plot.
         MissingExtraError: matplotlib or scikit-learn are not installed.
     """
-    try:
+    with needs("plots need matplotlib and scikit-learn", "plot"):
         import matplotlib.figure
         import sklearn.manifold  # noqa: F401
-    except ImportError:
-        raise MissingExtraError("plots need matplotlib and scikit-learn: pip install 'jobi-tf[plot]'") from None
     plots = {}
     if min(run.model.entities.table.shape) > 1:  # t-SNE and PCA need two entities, with two numbers each
         plots["map"] = _plot_map

@@ -5,14 +5,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from jobi_tf.data.occurrences import SIDES
-from jobi_tf.errors import MissingExtraError
+from jobi_tf.errors import needs
 from jobi_tf.reproduce.experiment import METRICS, Row
 from jobi_tf.reproduce.runs import Plan, Source
 
-try:
+with needs("tables of experiments need pandas", "reproduce"):
     import pandas as pd
-except ImportError:
-    raise MissingExtraError("tables of experiments need pandas: pip install 'jobi-tf[reproduce]'") from None
 
 OF_RELATIONS = ("hits@1", "mrr", "implausible", "wrong_implausible")
 FEWEST = 10  # triples of a relation whose gain is shown, where some relation has as many

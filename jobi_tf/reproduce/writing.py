@@ -9,17 +9,15 @@ from typing import Any
 import yaml
 
 import jobi_tf
-from jobi_tf.errors import MissingExtraError
+from jobi_tf.errors import needs
 from jobi_tf.files import written_beside
 from jobi_tf.reproduce.record import commit
 from jobi_tf.reproduce.runs import Plan
 from jobi_tf.reproduce.tables import Table, figures, tables
 from jobi_tf.training.config import TrainConfig
 
-try:
+with needs("tables of experiments need Jinja", "reproduce"):
     import jinja2
-except ImportError:
-    raise MissingExtraError("tables of experiments need Jinja: pip install 'jobi-tf[reproduce]'") from None
 
 _ALWAYS = ("model", "joint", "dim")
 

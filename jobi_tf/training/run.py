@@ -105,16 +105,6 @@ class Run(ByName):
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
 
-    def score(self, triples: Sequence[tuple[str, str, str]]) -> np.ndarray:
-        """Returns the scores of triples of names (head, relation, tail), float32 [N]; higher is more plausible.
-
-        Raises:
-            DataError: a name is unknown.
-        """
-        if not len(triples):
-            return np.empty(0, np.float32)
-        return self._scores(self.graph.ids_of_triples(triples))
-
     def _scores(self, triples: np.ndarray) -> np.ndarray:
         with full_float32():
             return self.model.score(triples).numpy()

@@ -8,7 +8,7 @@ import numpy as np
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.vocabulary import Vocabulary
-from jobi_tf.errors import DataError, MissingExtraError, UsageError, damaged
+from jobi_tf.errors import DataError, UsageError, damaged, needs
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.run import Run
@@ -142,12 +142,10 @@ def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None
                 for name, vector in zip(names, vectors, strict=True):
                     file.write(f"{name} {' '.join(f'{x:.9g}' for x in vector)}\n")
         else:
-            try:
+            with needs("Parquet needs pandas and pyarrow", "parquet"):
                 import pandas as pd
 
                 pd.DataFrame({"name": names, "vector": list(vectors)}).to_parquet(beside)
-            except ImportError:
-                raise MissingExtraError("Parquet needs pandas and pyarrow: pip install 'jobi-tf[parquet]'") from None
 
 
 def _twice(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import optuna
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
 
-from jobi_tf.errors import MissingExtraError
+from jobi_tf.errors import needs
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.files import written_beside
 from jobi_tf.training.run_folder import RunFolder
@@ -97,10 +97,8 @@ class Results:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        try:
+        with needs("drawing a search needs matplotlib", "plot"):
             import matplotlib as mpl
-        except ImportError:
-            raise MissingExtraError("drawing a search needs matplotlib: pip install 'jobi-tf[plot]'") from None
         from optuna.importance import PedAnovaImportanceEvaluator
         from optuna.visualization import matplotlib as plots
 

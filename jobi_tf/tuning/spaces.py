@@ -9,14 +9,12 @@ from typing import Any, ClassVar, Literal, Self
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from jobi_tf.errors import MissingExtraError, UsageError
+from jobi_tf.errors import UsageError, needs
 from jobi_tf.training.config import SettingsFile, StrictModel, TrainConfig
 
-try:
+with needs("searching needs Optuna", "search"):
     import optuna
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-except ImportError:
-    raise MissingExtraError("searching needs Optuna: pip install 'jobi-tf[search]'") from None
 
 # Ranges whose end is no multiple of the step are as good.
 warnings.filterwarnings("ignore", "The distribution is specified by", UserWarning)
