@@ -14,7 +14,7 @@ triples = pd.DataFrame(
 
 graph = jobi_tf.Graph.from_triples(triples[:3000], valid=triples[3000:3200], test=triples[3200:], name="mine")
 print(graph)
-model_run = jobi_tf.train(graph, dim=20, epochs=5, run_dir="runs/from-python", callbacks=())
+model_run = jobi_tf.train(graph, dim=50, epochs=30, learning_rate=0.005, run_dir="runs/from-python", callbacks=())
 print(jobi_tf.evaluate(model_run))
 
 folder = Path("my-folder")

@@ -309,6 +309,16 @@ def test_regularizers_are_a_list_of_different_ones(given):
         jobi_tf.JoBi(3, 1, 2, regularizers=given)
 
 
+class Vector(jobi_tf.Regularizer):
+    def __call__(self, positives, heads):
+        return tf.ones([4])
+
+
+def test_the_loss_of_a_regularizer_is_one_number():
+    with pytest.raises(UsageError, match="vector"):
+        fit(compiled(regularizers=[Vector()]))
+
+
 def test_triples_are_no_batch():
     with pytest.raises(UsageError, match="by name"):
         compiled()(tf.constant([[0, 1, 2]]))

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import TAIL, column
+from jobi_tf.data.occurrences import HEAD, TAIL, column
 from jobi_tf.data.seeds import fold_in
 from jobi_tf.errors import UsageError, check_at_least
 from jobi_tf.models import regularizers as regularizer_objects
@@ -126,7 +126,9 @@ class JoBi(DistributedModel):
         scores, positives = batch_form(inputs).score(self, training)
         if positives:
             for regularizer, metric in zip(self.regularizers, self._penalties, strict=True):
-                loss = regularizer(positives, self.heads)
+                loss = tf.convert_to_tensor(regularizer(positives, self.heads))
+                if loss.shape.rank:
+                    raise UsageError(f"expected one number as the loss {regularizer.name}, got the shape {loss.shape}")
                 self.add_loss(loss)
                 metric.update_state(loss)
         return dict(zip(HEADS, scores, strict=False))
@@ -183,7 +185,9 @@ class JoBi(DistributedModel):
         """
         if head not in HEADS[: len(self.heads)]:
             raise UsageError(f"expected a head out of {', '.join(HEADS[: len(self.heads)])}, got {head!r}")
-        triples = tf.convert_to_tensor(triples)
+        if side not in (HEAD, TAIL):
+            raise UsageError(f"expected the side {HEAD} for heads or {TAIL} for tails, got {side!r}")
+        triples = _ids(triples)
         anchors = triples[:, column(1 - side)]
         of_all = candidates is not None and candidates.shape[0] == self.num_entities  # not the part of a server
         if of_all and self.scorer.candidates_are_embeddings:
@@ -202,7 +206,7 @@ class JoBi(DistributedModel):
 
     def score(self, triples: tf.Tensor, head: str = "triple") -> tf.Tensor:
         """Returns the scores of triples by a head, `triple` or `pair`: int [B, 3] → float32 [B]."""
-        triples = tf.convert_to_tensor(triples)
+        triples = _ids(triples)
         tails = self.scorer.candidate(self.entities.rows(triples[:, column(TAIL)]))
         return own_scores(self.scorer, self.queries(triples, TAIL, head), tails)
 
@@ -220,3 +224,11 @@ class JoBi(DistributedModel):
         for name in ("scorer", "regularizers", "entity_initializer", "relation_initializer"):
             config[name] = keras.saving.serialize_keras_object(config[name])
         return super().get_config() | config
+
+
+def _ids(triples: Any) -> tf.Tensor:
+    """Returns triples of ids as a tensor, int [B, 3]."""
+    triples = tf.convert_to_tensor(triples)
+    if not triples.dtype.is_integer or not triples.shape.is_compatible_with([None, 3]):
+        raise UsageError(f"expected triples of ids, int [B, 3], got {triples.dtype.name} {triples.shape}")
+    return triples

@@ -95,6 +95,15 @@ def test_values_out_of_range_are_refused(name, value):
         jobi_tf.JoBi(4, 2, **{name: value})
 
 
+def test_what_is_no_triple_or_side_is_refused():
+    model = jobi_tf.JoBi(5, 2, 4)
+    for triples in ([("a", "b", "c")], [0, 1, 2], [[0.5, 1, 2]]):
+        with pytest.raises(UsageError, match="triples of ids"):
+            model.score(triples)
+    with pytest.raises(UsageError, match="'tail'"):
+        model.scores([[0, 1, 2]], "tail")
+
+
 def test_a_head_that_is_not_there_is_refused():
     with pytest.raises(UsageError, match="pair"):
         jobi_tf.JoBi(4, 2, joint=False).score([[0, 1, 2]], head="pair")
