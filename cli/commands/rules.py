@@ -14,7 +14,8 @@ from ..start import start_tensorflow
 
 @cloup.command(cls=Command)
 @argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a folder or file of triples.")
-@settings_options("split", "seed")
+@settings_options("split")
+@cloup.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random split of --split.")
 @cloup.option("--minutes", type=POSITIVE, default=5, help="Time limit for mining.")
 @cloup.option("-k", type=COUNT, default=20, help="Number of rules to print, with a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)
