@@ -32,6 +32,7 @@ SMALLEST_SHARE = 0.005  # GB, of the memory that is shown by part
 @_RUN.option("--config", "config_file", type=FILE, help="YAML file of settings.")
 @_RUN.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
 @_RUN.option("--quiet", "-q", is_flag=True, help="Print the result only.")
+@cloup.argument("argument", metavar="[NAME|PATH]", required=False)
 @click.pass_context
 def train(
     context: click.Context,
@@ -39,9 +40,10 @@ def train(
     assignments: tuple[str, ...],
     resume: Path | None,
     quiet: bool,
+    argument: str | None,
     **options: Any,
 ) -> None:
-    """Train a model, or resume a run.
+    """Train a model on a data set, or resume a run.
 
     \b
       jobi-tf train --dataset fb15k-237 --joint --p 0.3
@@ -51,7 +53,10 @@ def train(
     The keys of --set and of the YAML file are the names of the options, with _ for -. The run folder contains all
     settings in config.yaml.
     """
-    settings = _settings(config_file, assignments, given(context))
+    chosen = given(context)
+    if argument is not None and chosen.setdefault("dataset", argument) != argument:
+        raise UsageError(f"expected one data set, got {argument} and --dataset {chosen['dataset']}")
+    settings = _settings(config_file, assignments, chosen)
     if resume is None and settings.get("dataset") is None:
         raise UsageError("expected --dataset with a name (see `jobi-tf data list`), a folder or a file")
     if resume is not None and settings.pop("run_dir", None) is not None:

@@ -24,9 +24,10 @@ def test_prints_before_and_after(triples, call, tmp_path):
 def test_later_sources_win(triples, call, tmp_path, monkeypatch):
     file, folder = Path("options"), tmp_path / "run"
     monkeypatch.chdir(tmp_path)
-    file.write_text(f"dataset: {triples}\ndim: 3\np: 0.1\nnegatives: 2\nepochs: 1\nbatch_size: 70\njoint: false\n")
+    file.write_text("dataset: umls\ndim: 3\np: 0.1\nnegatives: 2\nepochs: 1\nbatch_size: 70\njoint: false\n")
     options = ("--set", "p=0.2", "--set", "eval-every=0", "--negatives", 4, "--run-dir", folder)
-    quiet = call("train", "-q", "--config", file, *options)
+    assert "one data set" in call("train", "umls", "--dataset", "world", status=2).stderr
+    quiet = call("train", triples, "-q", "--config", file, *options)
     assert quiet.stderr == ""
     assert str(folder) in quiet.stdout
     chosen = settings(folder)
