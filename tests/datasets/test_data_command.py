@@ -1,22 +1,18 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from jobi_tf.cli.main import cli
 from jobi_tf.datasets.catalogue import DATASETS
-from jobi_tf.errors import DataError, UsageError
 
 from .files import write_folder
 
 
-def run(*arguments: str, status: int = 0) -> str:
-    result = CliRunner(env={"JOBI_TF_TRACEBACK": "1"}).invoke(cli, ["data", *arguments], catch_exceptions=False)
-    assert result.exit_code == status, result.output
-    return result.output
+@pytest.fixture
+def run(call):
+    return lambda *arguments, status=0: call("data", *arguments, status=status).output
 
 
-def test_list_says_what_is_at_hand(tiny, monkeypatch):
+def test_list_says_what_is_at_hand(run, tiny, monkeypatch):
     monkeypatch.setenv("JOBI_TF_ARCHIVES", str(tiny[1].parent))
     states = {entry["name"]: entry["state"] for entry in json.loads(run("list", "--json"))}
     assert states == {
@@ -34,32 +30,33 @@ def test_list_says_what_is_at_hand(tiny, monkeypatch):
     table = run("list")
     assert "prepared" in next(line for line in table.splitlines() if "umls" in line)
     assert "272,115" in table
+    assert set(DATASETS) < set(table.split())
 
 
-def test_prepare_says_where(tiny, home):
+def test_prepare_says_where(run, tiny, home):
     first = run("prepare", "umls", "--archive", str(tiny[1]))
     assert all(words in first for words in ("4 entities", "2 relations", "3 train", f"{home}/graphs/umls"))
     assert f"already in {home}/graphs/umls" in run("prepare", "umls")
 
 
-def test_prepare_one_file(tmp_path):
+def test_prepare_one_file(run, tmp_path):
     path = tmp_path / "all.csv"
     path.write_text("from,how,to,note\n" + "".join(f"{i},r,{i + 1},x\n" for i in range(10)))
     options = ("prepare", str(path), "--split", "0.8/0.1/0.1", "--columns", "from,how,to", "--header", "--seed", "3")
     assert "8 train, 1 valid, 1 test" in run(*options)
-    with pytest.raises(DataError, match=r"all\.csv:2"):
-        run(*options, "--weights", "note")
+    assert "all.csv:2" in run(*options, "--weights", "note", status=1)
     assert "--split" in run("prepare", "world", "--seed", "1", status=2)
     whole = (str(path), "--split", "1/0/0", "--columns", "from,how,to")
     assert "10 train, 0 valid, 0 test" in run("prepare", *whole)
     assert json.loads(run("stats", *whole, "--json"))["triples"] == {"train": 10, "valid": 0, "test": 0}
     assert "Checks of all" in run("check", *whole)
     assert "triples in test" in run("stats", *whole)
-    with pytest.raises(UsageError, match="from,how,to"):
-        run("prepare", str(path), "--split", "0.8/0.1/0.1", "--columns", "from,how,to", "--no-header")
+    assert "from,how,to" in run(
+        "prepare", str(path), "--split", "0.8/0.1/0.1", "--columns", "from,how,to", "--no-header", status=2
+    )
 
 
-def test_check_is_strict_on_request(tmp_path):
+def test_check_is_strict_on_request(run, tmp_path):
     folder = str(write_folder(tmp_path / "[bold]", train="a\tr\tb\na\tr\tb\n"))
     assert "/train.tsv:2 repeats" in run("check", folder)
     assert "[bold]" in run("check", folder)
@@ -70,20 +67,14 @@ def test_check_is_strict_on_request(tmp_path):
     assert "itself" in run("check", "world", "--min-support", "5")
 
 
-def test_stats(tmp_path):
+def test_stats(run, tmp_path):
     assert "1-N" in run("stats", "world")
     figures = json.loads(run("stats", str(write_folder(tmp_path / "mine")), "--json"))
     assert figures["triples"] == {"train": 3, "valid": 1, "test": 1}
     assert {row["name"] for row in figures["by_relation"]} == {"r", "s"}
 
 
-def test_errors_go_through(tmp_path):
-    with pytest.raises(DataError, match="train"):
-        run("check", str(tmp_path))
-    assert set(DATASETS) < set(run("list").split())
-
-
-def test_prepare_writes_shards(tmp_path):
+def test_prepare_writes_shards(run, tmp_path):
     folder = write_folder(tmp_path / "facts")
     shards = str(tmp_path / "shards")
     run("prepare", str(folder), "--shards", "2", "--out", shards)
@@ -92,5 +83,4 @@ def test_prepare_writes_shards(tmp_path):
     assert counts[0] == counts[1]
     for arguments in (("--shards", "2"), ("--out", shards)):
         assert "--shards" in run("prepare", str(folder), *arguments, status=2)
-    with pytest.raises(UsageError, match="shards"):
-        run("prepare", str(folder), "--shards", "2", "--out", shards)
+    assert "shards" in run("prepare", str(folder), "--shards", "2", "--out", shards, status=2)

@@ -111,17 +111,6 @@ def test_gradients_of_norms(form):
     assert_gradients(model, batch(form), norms_oracle, rel=2e-2)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("scorer", LINEAR)
-def test_dura_is_that_of_the_triples(scorer, form):
-    reciprocal = form in BY_SIDE and scorer in ("complex", "rescal")
-    options = {"reciprocal": reciprocal, "regularizers": [jobi_tf.DURA(2.0)]}
-    model, inputs = jobi_tf.JoBi(ENTITIES, RELATIONS, 4, scorer, **options), batch(form, weights=True)
-    for table in model.weights:  # far enough from zero that mistakes show
-        table.assign(2 * table)
-    assert added(model, inputs) == pytest.approx(2 * dura_oracle(model, inputs), rel=1e-4)
-
-
 def test_the_norm_of_zeros_has_a_gradient_of_zero():
     squares = tf.Variable(tf.zeros([2, 3]))
     with tf.GradientTape() as tape:
@@ -134,14 +123,17 @@ def test_the_norm_of_zeros_has_a_gradient_of_zero():
     ("scorer", "form", "reciprocal"),
     [(x, form, y) for x in LINEAR for form in FORMS for y in ((False, True) if form in BY_SIDE else (False,))],
 )
-def test_relation_prediction_is_the_likelihood_of_the_relation(scorer, form, reciprocal):
-    options = {"reciprocal": reciprocal, "regularizers": [jobi_tf.RelationPrediction(2.0)]}
+@pytest.mark.parametrize(
+    ("kind", "oracle"), [(jobi_tf.DURA, dura_oracle), (jobi_tf.RelationPrediction, prediction_oracle)]
+)
+def test_dura_and_relation_prediction_are_those_of_the_triples(scorer, form, reciprocal, kind, oracle):
+    options = {"reciprocal": reciprocal, "regularizers": [kind(2.0)]}
     model, inputs = jobi_tf.JoBi(ENTITIES, RELATIONS, 4, scorer, **options), batch(form, weights=True)
     for table in model.weights:  # far enough from zero that mistakes show
         table.assign(2 * table)
-    assert added(model, inputs) == pytest.approx(2 * prediction_oracle(model, inputs), rel=1e-5)
+    assert added(model, inputs) == pytest.approx(2 * oracle(model, inputs), rel=1e-5)
     if scorer in ("complex", "tucker"):
-        assert_gradients(model, inputs, lambda *x: 2 * prediction_oracle(*x), rel=5e-3)
+        assert_gradients(model, inputs, lambda *x: 2 * oracle(*x), rel=5e-3)
 
 
 @pytest.mark.parametrize("name", [x for x in SCORERS if x not in LINEAR and x != "conve"])
