@@ -13,11 +13,11 @@ from jobi_tf.training.assembly import steps_per_execution
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.recording import KeepBest
 from tests.graphs import random_graph
+from tests.processes import epoch_rows
 
 GRAPH = random_graph()
 SETTINGS = {"dim": 8, "batch_size": 50, "negatives": 5, "epochs": 6, "eval_every": 2, "patience": 9}
-TIMES = {"triples_per_second", "seconds"}
-RATES = TIMES | {"learning_rate"}
+RATES = {"triples_per_second", "seconds", "learning_rate"}
 
 
 def train(folder, graph=GRAPH, callbacks=(), **settings):
@@ -31,16 +31,12 @@ def rows(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def timeless(folder):
-    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows(folder)]
-
-
 def weights(path):
     return [x.numpy() for x in keras.saving.load_model(path, compile=False).weights]
 
 
 def assert_same_run(a, b):
-    assert timeless(a) == timeless(b)
+    assert epoch_rows(a) == epoch_rows(b)
     for name in ("model.keras", "checkpoints/epoch-000006/model.keras"):
         for x, y in zip(weights(a / name), weights(b / name), strict=True):
             np.testing.assert_array_equal(x, y)
@@ -378,7 +374,7 @@ def test_the_epochs_after_the_rest_of_an_interrupted_one_are_whole(tmp_path, mon
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "run", **settings, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=stop)])
     jobi_tf.resume(tmp_path / "run", callbacks=())
-    assert timeless(whole.path) == timeless(tmp_path / "run")
+    assert epoch_rows(whole.path) == epoch_rows(tmp_path / "run")
 
 
 def test_a_training_that_cannot_fit_into_memory_is_refused(tmp_path, monkeypatch):
