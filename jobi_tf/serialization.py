@@ -7,7 +7,7 @@ from typing import Any
 def constructor_arguments(instance: Any, base: type) -> dict[str, Any]:
     """Returns the constructor's arguments of an object, each read from the attribute of the same name.
 
-    The classes from that of the object up to `base` may each have their own, and pass others on by `*args` and
+    The classes from that of the object up to `base` may each have their own, if they pass others on by `*args` or
     `**kwargs`. A class that overrides `get_config` has to return its own.
     """
     names: list[str] = []
@@ -16,5 +16,8 @@ def constructor_arguments(instance: Any, base: type) -> dict[str, Any]:
             names.clear()
         elif constructor := vars(cls).get("__init__"):
             _, *parameters = inspect.signature(constructor).parameters.values()
-            names += [x.name for x in parameters if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
+            own = [x.name for x in parameters if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
+            names += own
+            if len(own) == len(parameters):  # it passes nothing on
+                break
     return {name: getattr(instance, name) for name in names}

@@ -73,6 +73,12 @@ class Tempered(jobi_tf.SampledSoftmax):
 
 
 @keras.saving.register_keras_serializable("tests")
+class Weak(jobi_tf.N3):
+    def __init__(self):
+        super().__init__(0.25)
+
+
+@keras.saving.register_keras_serializable("tests")
 class Mine(jobi_tf.JoBi):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -89,12 +95,12 @@ class Doubled(Mine):
 
 
 @pytest.mark.parametrize(
-    "first", [Tempered(5.0, label_smoothing=0.25), Mine(7, 3, 4), Doubled(2, num_entities=7, num_relations=3)]
+    "first", [Weak(), Tempered(5.0, label_smoothing=0.25), Mine(7, 3, 4), Doubled(2, num_entities=7, num_relations=3)]
 )
 def test_subclasses_come_back_with_the_arguments_of_their_base(first):
     second = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(first))
     assert second.get_config() == first.get_config()
-    for name in ("temperature", "label_smoothing", "num_relations", "dim"):
+    for name in ("temperature", "label_smoothing", "weight", "num_relations", "dim"):
         assert getattr(second, name, None) == getattr(first, name, None)
 
 

@@ -221,7 +221,7 @@ class JoBi(DistributedModel):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
         config = constructor_arguments(self, JoBi)
-        for name in ("scorer", "regularizers", "entity_initializer", "relation_initializer"):
+        for name in config.keys() & {"scorer", "regularizers", "entity_initializer", "relation_initializer"}:
             config[name] = keras.saving.serialize_keras_object(config[name])
         return super().get_config() | config
 
