@@ -211,6 +211,11 @@ typed_option = cloup.option(
 seed_option = cloup.option("--seed", type=click.IntRange(min=0), default=0, help="Random seed.")
 
 
+split_seed_option = cloup.option(
+    "--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]"
+)
+
+
 def _read_token(context: click.Context, parameter: click.Parameter, path: Path | None) -> str | None:
     if path is None:
         return None

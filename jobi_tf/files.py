@@ -46,7 +46,7 @@ def run_lock(folder: Path, seconds: float = 0) -> Iterator[None]:
 
 
 def _beside(path: Path) -> Path:
-    # The name ends as that of `path` does: some writers look at the suffix. Processes in containers may share ids.
+    # The name ends as that of `path` does: some writers look at the suffix. Containers may have equal process ids.
     return path.with_name(f".tmp-{secrets.token_hex(4)}-{path.name}")
 
 

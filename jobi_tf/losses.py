@@ -1,4 +1,4 @@
-"""Losses of the two heads. `keras.losses.BinaryCrossentropy` is that of the pair head with sampled negatives."""
+"""Losses of the two heads. With sampled negatives, the pair head can also take `keras.losses.BinaryCrossentropy`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What objects with a `get_config` share."""
+"""Saving of objects by the arguments of their constructors."""
 
 import inspect
 from typing import Any
@@ -7,8 +7,8 @@ from typing import Any
 def constructor_arguments(instance: Any, base: type) -> dict[str, Any]:
     """Returns the constructor's arguments of an object, each read from the attribute of the same name.
 
-    The classes from that of the object up to `base` may each have their own, if they pass others on by `*args` or
-    `**kwargs`. A class that overrides `get_config` has to return its own.
+    Subclasses of `base` may add arguments of their own, and pass the others on by `*args` or `**kwargs`. A subclass
+    that overrides `get_config` returns its own arguments there.
     """
     names: list[str] = []
     for cls in type(instance).__mro__[: type(instance).__mro__.index(base) + 1]:

@@ -15,7 +15,7 @@ from .metrics import Metrics
 from .settings import ServerSettings
 
 _BODIES = 16  # requests of the greatest size that may be in memory at a time
-ARRIVING = 4 * _BODIES  # messages of gRPC that are read at a time, whose bytes count when they have arrived
+ARRIVING = 4 * _BODIES  # gRPC messages that are read at a time; their bytes count once they have arrived
 
 
 class Limits:

@@ -8,18 +8,27 @@ import cloup
 from jobi_tf.console import print_table, warn
 from jobi_tf.evaluation.metrics import METRICS, metric_texts
 
-from ..options import COUNT, POSITIVE, Command, argument_or_option, opened, out_option, settings_options
+from ..options import (
+    COUNT,
+    POSITIVE,
+    Command,
+    argument_or_option,
+    opened,
+    out_option,
+    settings_options,
+    split_seed_option,
+)
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
 @argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a folder or file of triples.")
 @settings_options("split")
-@cloup.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random split of --split.")
+@split_seed_option
 @cloup.option("--minutes", type=POSITIVE, default=5, help="Time limit for mining.")
 @cloup.option("-k", type=COUNT, default=20, help="Number of rules to print, with a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)
-def rules(dataset: str, split: str | None, seed: int, minutes: float, k: int, out: Path | None) -> None:
+def rules(dataset: str, split: str | None, seed: int | None, minutes: float, k: int, out: Path | None) -> None:
     """Mine the rules of a data set, and rank its validation and test triples by them alone.
 
     \b
@@ -36,7 +45,7 @@ def rules(dataset: str, split: str | None, seed: int, minutes: float, k: int, ou
     start_tensorflow()
     import jobi_tf
 
-    graph = jobi_tf.load_graph(dataset, split=split, seed=seed)
+    graph = jobi_tf.load_graph(dataset, split=split, seed=seed or 0)
     model = jobi_tf.RuleModel(graph, minutes)
     if not model.complete:
         warn(f"mining needs more than --minutes {minutes:g}: some rules are missing")

@@ -103,7 +103,7 @@ class Graph:
             splits[split] = np.array(ids, np.int32).reshape(3, -1).T
         if not len(splits["train"]):
             raise DataError("expected training triples, got none")
-        given = {} if weights is None else {"train": _checked_weights(weights, len(splits["train"]))}
+        given = {} if weights is None else {"train": checked_weights(weights, len(splits["train"]))}
         vocabularies = Vocabulary(list(entities), "entity"), Vocabulary(list(relations), "relation")
         return cls(name, *vocabularies, splits, weights=given)
 
@@ -304,7 +304,12 @@ def _checked_name(value: Any, row: int, split: str) -> str:
     return name
 
 
-def _checked_weights(weights: Any, count: int) -> np.ndarray:
+def checked_weights(weights: Any, count: int) -> np.ndarray:
+    """Returns the weights of training triples as float32 [count].
+
+    Raises:
+        DataError: they are not as many numbers, one is negative or not finite, or all are 0.
+    """
     try:
         values = np.asarray(weights, np.float32)
     except (TypeError, ValueError) as error:

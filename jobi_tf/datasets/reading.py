@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from jobi_tf.data.graph import SPLITS, Graph, Source, known_header
+from jobi_tf.data.graph import SPLITS, Graph, Source, checked_weights, known_header
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.datasets import formats
 from jobi_tf.errors import DataError, UsageError
@@ -236,9 +236,8 @@ class TripleReader:
 
     def graph(self, name: str, parts: Mapping[str, Rows]) -> Graph:
         """Returns the graph of splits that were read by this reader; raises a DataError if all weights are 0."""
-        weights = parts["train"].weights
-        if weights is not None and not weights.any():
-            raise DataError("expected weights of training triples that are not all 0")
+        if (weights := parts["train"].weights) is not None:
+            checked_weights(weights, len(weights))
         return Graph(
             name,
             Vocabulary(list(self.entities), kind="entity"),

@@ -100,7 +100,7 @@ class Edges:
     def one_step(self) -> tuple[np.ndarray, np.ndarray]:
         """The number of pairs that each label joins, int [2R], and how many of them each other one joins, [2R, 2R]."""
         hits = (self.held.T @ self.held).toarray()
-        body = hits.diagonal().astype(np.int64)  # whose products are large
+        body = hits.diagonal().astype(np.int64)  # products overflow in int32
         np.fill_diagonal(hits, 0)
         return body, hits
 

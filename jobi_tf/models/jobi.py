@@ -128,7 +128,9 @@ class JoBi(DistributedModel):
             for regularizer, metric in zip(self.regularizers, self._penalties, strict=True):
                 loss = tf.convert_to_tensor(regularizer(positives, self.heads))
                 if loss.shape.rank:
-                    raise UsageError(f"expected one number as the loss {regularizer.name}, got the shape {loss.shape}")
+                    raise UsageError(
+                        f"expected a scalar from the regularizer {regularizer.name}, got the shape {loss.shape}"
+                    )
                 self.add_loss(loss)
                 metric.update_state(loss)
         return dict(zip(HEADS, scores, strict=False))
@@ -211,7 +213,7 @@ class JoBi(DistributedModel):
         return own_scores(self.scorer, self.queries(triples, TAIL, head), tails)
 
     def export(self, *args: Any, **kwargs: Any) -> None:
-        """Is not for this model: `jobi_tf.export_run` writes a SavedModel with the names of the graph.
+        """Raises an error: use `jobi_tf.export_run`, which writes a SavedModel with the names of the graph.
 
         Raises:
             UsageError: always.

@@ -242,7 +242,7 @@ def _candidates(look: Look, graph: Graph, given: Settings, total: float, search:
 
 def _pool(look: Look) -> Iterator[Settings]:
     """Yields settings in the order in which they are promising for a graph."""
-    # A trial has a constant rate, so it begins with less than the recipe, whose rate rises first.
+    # Candidates start from a lower rate than the recipe, because their trials have no warm-up.
     trial = {"precision": _faster_precision(), "learning_rate": 0.3, "warmup_epochs": 0}
     strong, quick = Recipe.read("strong").settings | trial, Recipe.read("fast").settings
     model = "distmult" if look.symmetric > SYMMETRIC else "complex"

@@ -74,7 +74,7 @@ class ValidationRanking(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Ranks, if it is due."""
-        diverged = self.model.stop_training and not math.isfinite(logs.get("loss", 0))  # as TerminateOnNaN found
+        diverged = self.model.stop_training and not math.isfinite(logs.get("loss", 0))  # by TerminateOnNaN
         if self.due and not diverged:
             valid = np.asarray(self.graph.valid)
             self.ranks = [self._ranker.rank(valid, side) for side in range(len(SIDES))]

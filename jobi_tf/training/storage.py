@@ -81,7 +81,7 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
             return keras.saving.load_model(path, compile=compile)
         except TypeError as error:
             if missing := re.search(r"Could not locate (class|function) '(.*?)'", str(error)):
-                reason = f"import the module that registers the {missing[1]} {missing[2]} first, or do not compile"
+                reason = f"import the module that registers the {missing[1]} {missing[2]} first, or pass compile=False"
                 raise DataError(f"expected a saved model of registered classes in {path}: {reason}") from None
             raise
 

@@ -129,6 +129,13 @@ def test_held_out_triples_are_a_fair_sample():
     assert min(times.values()) > 30 - 5 * 30**0.5
 
 
+def test_equal_seeds_give_equal_splits():
+    triples = draw(1, 1000)
+    first, again, other = (build(triples, ENTITIES, RELATIONS, Recipe(seed=seed))[0] for seed in (3, 3, 4))
+    assert all(np.array_equal(first[split], again[split]) for split in first)
+    assert rows(first["test"]) != rows(other["test"])
+
+
 @pytest.mark.parametrize(
     ("triples", "recipe", "words"),
     [

@@ -57,6 +57,7 @@ def test_prepare_one_file(run, tmp_path):
 
 
 def test_check_is_strict_on_request(run, tmp_path):
+    assert "train" in run("check", str(tmp_path), status=1)
     folder = str(write_folder(tmp_path / "[bold]", train="a\tr\tb\na\tr\tb\n"))
     assert "/train.tsv:2 repeats" in run("check", folder)
     assert "[bold]" in run("check", folder)
