@@ -209,9 +209,7 @@ typed_option = cloup.option(
     "--typed", is_flag=True, help="Only return entities that training saw on that side of the relation."
 )
 seed_option = cloup.option("--seed", type=click.IntRange(min=0), default=0, help="Random seed.")
-
-
-split_seed_option = cloup.option(
+split_seed = cloup.option(
     "--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]"
 )
 

@@ -23,7 +23,7 @@ from ..options import (
     out_option,
     seed_option,
     settings_options,
-    split_seed_option,
+    split_seed,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _dataset_options(command: Callable) -> Callable:
     description = "Name of a data set, or a folder or file of triples."
     for option in (
         cloup.constraint(If("seed", require_all), ["split"]),
-        split_seed_option,
+        split_seed,
         settings_options("split", "columns", "header", "weights"),
         cloup.option("--archive", type=FILE, help="Archive of a named data set, instead of a download."),
         argument_or_option("dataset", "--dataset", "NAME|PATH", str, description),

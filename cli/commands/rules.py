@@ -8,23 +8,14 @@ import cloup
 from jobi_tf.console import print_table, warn
 from jobi_tf.evaluation.metrics import METRICS, metric_texts
 
-from ..options import (
-    COUNT,
-    POSITIVE,
-    Command,
-    argument_or_option,
-    opened,
-    out_option,
-    settings_options,
-    split_seed_option,
-)
+from ..options import COUNT, POSITIVE, Command, argument_or_option, opened, out_option, settings_options, split_seed
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
 @argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a folder or file of triples.")
 @settings_options("split")
-@split_seed_option
+@split_seed
 @cloup.option("--minutes", type=POSITIVE, default=5, help="Time limit for mining.")
 @cloup.option("-k", type=COUNT, default=20, help="Number of rules to print, with a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)
