@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args, get_origin
 
 import click
 import cloup
+from cloup.constraints import If, require_all
 
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.files import written_beside
@@ -209,9 +210,13 @@ typed_option = cloup.option(
     "--typed", is_flag=True, help="Only return entities that training saw on that side of the relation."
 )
 seed_option = cloup.option("--seed", type=click.IntRange(min=0), default=0, help="Random seed.")
-split_seed = cloup.option(
-    "--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]"
-)
+
+
+def split_seed(command: Callable) -> Callable:
+    """Adds the seed of a random split, which needs --split."""
+    kind = click.IntRange(min=0)
+    option = cloup.option("--seed", type=kind, help="Seed of the random split of --split  [default: 0]")
+    return cloup.constraint(If("seed", require_all), ["split"])(option(command))
 
 
 def _read_token(context: click.Context, parameter: click.Parameter, path: Path | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import cloup
-from cloup.constraints import If, all_or_none, require_all
+from cloup.constraints import all_or_none
 
 from jobi_tf.console import counts, print_json, print_table
 
@@ -54,7 +54,6 @@ def _dataset_options(command: Callable) -> Callable:
 
     description = "Name of a data set, or a folder or file of triples."
     for option in (
-        cloup.constraint(If("seed", require_all), ["split"]),
         split_seed,
         settings_options("split", "columns", "header", "weights"),
         cloup.option("--archive", type=FILE, help="Archive of a named data set, instead of a download."),
