@@ -12,8 +12,8 @@ import itertools
 import json
 import math
 import os
+import re
 import resource
-import socket
 import statistics
 import subprocess
 import sys
@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ MOST_SCORES = 2**28  # at a time
 PATIENCE = 60.0  # seconds to wait for an answer of a server
 JOBI_TF = [sys.executable, "-m", "jobi_tf.cli"]
 MODEL = "graph"
-MODEL_URL = f"/v1/models/{MODEL}"
 
 
 class Rounds:
@@ -378,13 +377,13 @@ def named_requests(dataset: str) -> dict[str, tuple[str, dict[str, list[Any]]]]:
     }
 
 
-def sender(protocol: str, ports: dict[str, int], signature: str, columns: dict[str, list[Any]]) -> Callable[[], object]:
+def sender(protocol: str, ports: dict[str, str], signature: str, columns: dict[str, list[Any]]) -> Callable[[], object]:
     """Returns a function that sends a request, made before, over its own connection and waits for the answer."""
     if protocol == "REST":
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         body = json.dumps({"signature_name": signature, "instances": rows})
-        connection = http.client.HTTPConnection("127.0.0.1", ports["REST"], timeout=PATIENCE)
-        return lambda: ask(connection, "POST", f"{MODEL_URL}:predict", body.encode())
+        connection = http.client.HTTPConnection("127.0.0.1", int(ports["REST"]), timeout=PATIENCE)
+        return lambda: post(connection, body.encode())
     import grpc
     import tensorflow as tf
     from tensorflow_serving.apis.predict_pb2 import PredictRequest
@@ -397,9 +396,9 @@ def sender(protocol: str, ports: dict[str, int], signature: str, columns: dict[s
     return lambda: call(content, timeout=PATIENCE)
 
 
-def ask(connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None) -> bytes:
+def post(connection: http.client.HTTPConnection, body: bytes) -> bytes:
     """Returns the answer of the REST server."""
-    connection.request(method, path, body, {"Content-Type": "application/json"})
+    connection.request("POST", f"/v1/models/{MODEL}:predict", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
     content = answer.read()
     if answer.status != 200:
@@ -408,30 +407,16 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body: by
 
 
 @contextmanager
-def server(folder: str) -> Iterator[dict[str, int]]:
-    """Runs `jobi-tf serve` until the block ends; gives its ports by protocol once the model is available."""
-    with socket.create_server(("127.0.0.1", 0)) as rest, socket.create_server(("127.0.0.1", 0)) as grpc:
-        ports = {"REST": rest.getsockname()[1], "gRPC": grpc.getsockname()[1]}  # free ones
-    options = ["--rest-port", str(ports["REST"]), "--grpc-port", str(ports["gRPC"])]
-    process = subprocess.Popen([*JOBI_TF, "serve", folder, *options], stdout=subprocess.DEVNULL)
-    try:
-        while not available(ports["REST"]):
-            if process.poll() is not None:
-                sys.exit(process.returncode)  # its message is the last on stderr
-            time.sleep(0.02)
-        yield ports
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def available(port: int) -> bool:
-    """Returns whether a server answers that a version of its model is available."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+def server(folder: str) -> Iterator[dict[str, str]]:
+    """Runs `jobi-tf serve` until the block ends; gives its ports by protocol once it serves."""
+    command = [*JOBI_TF, "serve", folder, "--rest-port", "0", "--grpc-port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            return b'"AVAILABLE"' in ask(connection, "GET", MODEL_URL)
-        except (OSError, http.client.HTTPException):
-            return False
+            if not (line := process.stdout.readline()):  # type: ignore[union-attr]
+                sys.exit(process.wait())  # its message is the last on stderr
+            yield dict(zip(("REST", "gRPC"), re.findall(r":(\d+)", line), strict=True))
+        finally:
+            process.terminate()
 
 
 if __name__ == "__main__":

@@ -212,7 +212,7 @@ typed_option = cloup.option(
 seed_option = cloup.option("--seed", type=click.IntRange(min=0), default=0, help="Random seed.")
 
 
-def split_seed(command: Callable) -> Callable:
+def split_seed(command: Callable) -> Any:
     """Adds the seed of a random split, which needs --split."""
     kind = click.IntRange(min=0)
     option = cloup.option("--seed", type=kind, help="Seed of the random split of --split  [default: 0]")

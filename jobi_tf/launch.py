@@ -8,15 +8,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
-import psutil
-
 from jobi_tf.errors import JobiError
 
+LAUNCHED = "JOBI_TF_LAUNCHED"  # environment variable of the processes: the command that started them
 MOST_RESTARTS = 20  # of a worker; one that never has enough memory is killed again and again
 SECONDS_FOR_THE_CHIEF = 3  # to report by itself what failed in another worker too, such as a wrong setting
 
@@ -30,7 +30,10 @@ class _Task:
         # The cores are shared, unless the environment says otherwise.
         threads = max(1, cores() // sum(map(len, cluster.values())))
         config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
-        self._environment = {"TF_NUM_INTRAOP_THREADS": str(threads), **os.environ, "TF_CONFIG": config}
+        options = {"--workers": "worker", "--servers": "ps"}
+        counts = [f"{option} {len(cluster[job])}" for option, job in options.items() if job in cluster]
+        own = {"TF_CONFIG": config, LAUNCHED: f"launch {' '.join(counts)} --"}
+        self._environment = {"TF_NUM_INTRAOP_THREADS": str(threads), **os.environ, **own}
         self.start()
 
     def start(self) -> None:
@@ -105,8 +108,22 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
     return status
 
 
+def end_with_launch() -> None:
+    """If `launch` started this process, lets a thread end it once `launch` has ended, as by SIGKILL."""
+    if LAUNCHED in os.environ:
+        threading.Thread(target=_end_without, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_without(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(128 + signal.SIGINT)  # checkpoints are complete or not there
+
+
 def cores() -> int:
     """Returns the number of cores that this process may use."""
+    import psutil  # not for `jobi-tf --help`
+
     current = psutil.Process()
     affinity = current.cpu_affinity() if hasattr(current, "cpu_affinity") else None  # macOS has none
     return len(affinity) if affinity else psutil.cpu_count() or 1

@@ -14,14 +14,13 @@ from jobi_tf.workers import load_table, save_table
 ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
 # From this share of touched rows on, one pass over the whole table is faster than gathering and scattering rows.
 LARGE_SHARE = 0.25
-MULTIPLE = 32  # The number of bfloat16 rows in a block is a multiple of this.
+MULTIPLE = 32  # The number of rows in a block is a multiple of this.
 
 # Options that act on whole tables, or on rows before they are added up.
 _DENSE = {
     *("amsgrad", "weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "loss_scale_factor"),
     "gradient_accumulation_steps",
 }
-_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"  # what TensorFlow calls a variable without a name
 
 Settings = dict[str, tf.Tensor]
 
@@ -56,23 +55,21 @@ class _Sparse:
             self._update_all(tables, gradient, settings)
             return
         rows, gradients = sum_repeated(gradient, self.xla)
-        if self.xla or self.concurrent or on_gpu() or tables[0].dtype == tf.bfloat16:
-            _add(type(self), tables, rows, gradients, settings, self.xla)
-            return
-        tf.cond(
-            tf.size(rows) >= math.ceil(LARGE_SHARE * tables[0].shape[0]),
-            lambda: _update_most(type(self), tables, rows, gradients, settings),
-            lambda: self._update_few(tables, rows, gradients, settings),
-        )
+        if tables[0].dtype == tf.bfloat16:
+            _update_blocks(type(self), tables, rows, gradients, settings, self.xla)
+        elif self.xla or self.concurrent or on_gpu():
+            _add(type(self), tables, rows, gradients, settings)
+        else:
+            tf.cond(
+                tf.size(rows) >= math.ceil(LARGE_SHARE * tables[0].shape[0]),
+                lambda: _update_most(type(self), tables, rows, gradients, settings),
+                lambda: _update_blocks(type(self), tables, rows, gradients, settings),
+            )
 
     def _update_all(self, tables: list[tf.Variable], gradient: tf.Tensor, settings: Settings) -> None:
         """Updates [variable, slots...] by a dense gradient."""
         for table, change in zip(tables, _changes(type(self), gradient, settings, tables[1:]), strict=True):
             table.assign_add(change)
-
-    def _update_few(self, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
-        """Updates rows that are a small part of a float32 table, on a CPU."""
-        _add(type(self), tables, rows, gradients, settings, xla=False)
 
     def save_own_variables(self, store: Any) -> None:
         """Writes the state where Keras saves it."""
@@ -159,11 +156,6 @@ class LazyAdam(_Sparse, keras.optimizers.Adam):
         options = {"grad": gradient, "use_locking": self.concurrent, **settings}
         tf.raw_ops.ResourceApplyAdam(var=var, m=first, v=second, **options)
 
-    def _update_few(self, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
-        for start, size in _blocks(tf.size(rows), tables[0].shape[0]):
-            part = slice(start, start + size)
-            _update_block(tables, rows[part], gradients[part], settings)
-
 
 class _Adagrad(_Sparse, keras.optimizers.Adagrad):
     """What both forms of Adagrad have in common."""
@@ -219,10 +211,6 @@ class LazyAdagrad(_Adagrad):
         var, accum = (table.handle for table in tables)
         options = {"grad": gradient, "use_locking": self.concurrent, **settings}
         tf.raw_ops.ResourceApplyAdagradV2(var=var, accum=accum, **options)
-
-    def _update_few(self, tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
-        var, accum = (table.handle for table in tables)
-        tf.raw_ops.ResourceSparseApplyAdagradV2(var=var, accum=accum, grad=gradients, indices=rows, **settings)
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -285,25 +273,34 @@ def _aligned(rows: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
 
 
 def _add(
-    rule: type[_Sparse], tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings, xla: bool
+    rule: type[_Sparse], tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings
 ) -> None:
-    """Updates some rows of [variable, slots...].
+    """Updates some rows of [variable, slots...] by adding to them.
 
-    Float32 rows are added to, not assigned: XLA ignores additions to rows that do not exist, which `sum_repeated`
-    returns, and no addition of another worker is lost. Bfloat16 rows are rounded at random and assigned.
+    XLA ignores additions to rows that do not exist, which `sum_repeated` returns, and no addition of another worker is
+    lost.
     """
-    if tables[0].dtype != tf.bfloat16:
-        added = _changes(rule, gradients, settings, [tf.gather(table, rows) for table in tables[1:]])
-        for table, change in zip(tables, added, strict=True):
-            table.scatter_add(tf.IndexedSlices(change, rows))
-        return
+    added = _changes(rule, gradients, settings, [tf.gather(table, rows) for table in tables[1:]])
+    for table, change in zip(tables, added, strict=True):
+        table.scatter_add(tf.IndexedSlices(change, rows))
+
+
+def _update_blocks(
+    rule: type[_Sparse],
+    tables: list[tf.Variable],
+    rows: tf.Tensor,
+    gradients: tf.Tensor,
+    settings: Settings,
+    xla: bool = False,
+) -> None:
+    """Updates some rows of [variable, slots...] block by block; bfloat16 rows are rounded at random."""
     count = tf.size(rows)
-    for start, size in [(0, count)] if xla else _blocks(count, tables[0].shape[0], MULTIPLE):
+    for start, size in [(0, count)] if xla else _blocks(count, tables[0].shape[0]):
         # The last row is repeated, so that few sizes occur: XLA compiles a function again for each of them.
         part = tf.minimum(tf.range(start, tf.where(start < count, start + size, start)), count - 1)
         own = tf.gather(rows, part)
         old = [tf.gather(table, own) for table in tables]
-        new = _rounded_rows(rule, tf.gather(gradients, part), settings, *old)
+        new = _new_rows(rule, tf.gather(gradients, part), settings, *old)
         for table, values in zip(tables, new, strict=True):
             table.scatter_update(tf.IndexedSlices(values, own))
 
@@ -317,9 +314,9 @@ def _changes(
 
 
 @compiled
-def _rounded_rows(rule: type[_Sparse], gradients: tf.Tensor, settings: Settings, *old: tf.Tensor) -> list[tf.Tensor]:
+def _new_rows(rule: type[_Sparse], gradients: tf.Tensor, settings: Settings, *old: tf.Tensor) -> list[tf.Tensor]:
     """Returns the new values of rows, each in the dtype of the old ones."""
-    gradients, *values = (tf.cast(x, tf.float32) for x in (gradients, *old))
+    gradients, *values = (tf.cast(x, settings["lr"].dtype) for x in (gradients, *old))
     new = [x + change for x, change in zip(values, _changes(rule, gradients, settings, values[1:]), strict=True)]
     return [rounded(x, gradients) if y.dtype == tf.bfloat16 else x for x, y in zip(new, old, strict=True)]
 
@@ -342,13 +339,13 @@ def rounded(values: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     return tf.bitcast(tf.cast(tf.bitwise.right_shift(bits, sixteen), tf.uint16), tf.bfloat16)
 
 
-def _blocks(rows: tf.Tensor, count: int, multiple: int = 1) -> list[tuple[tf.Tensor, tf.Tensor]]:
+def _blocks(rows: tf.Tensor, count: int) -> list[tuple[tf.Tensor, tf.Tensor]]:
     """Divides `rows` rows of a table of `count` rows into blocks: returns the first row and the size of each.
 
-    The blocks have the same size, a multiple of `multiple`; the last ones may reach beyond the rows.
+    The blocks have the same size, a multiple of `MULTIPLE`; the last ones may reach beyond the rows.
     """
     blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(count / ROWS_OF_A_BLOCK))
-    size = -(-rows // (blocks * multiple)) * multiple
+    size = -(-rows // (blocks * MULTIPLE)) * MULTIPLE
     return [(i * size, size) for i in range(blocks)]
 
 
@@ -376,24 +373,6 @@ def _update_where(
     moved = variable + rule.step(gradients, settings, *new)
     for table, values in zip(tables, [tf.where(_aligned(touched, variable), moved, variable), *new], strict=True):
         table.assign(values)
-
-
-def _update_block(tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings) -> None:
-    """Applies TensorFlow's own Adam, one pass over memory, to a copy of some rows of [variable, moments].
-
-    The copies are anonymous variables that exist during this step only.
-    """
-    handles = []
-    for table in tables:
-        handle = tf.raw_ops.VarHandleOp(dtype=table.dtype, shape=[None, *table.shape[1:]], shared_name=_ANONYMOUS)
-        tf.raw_ops.AssignVariableOp(resource=handle, value=tf.gather(table, rows))
-        handles.append(handle)
-    variable, first, second = handles
-    tf.raw_ops.ResourceApplyAdam(var=variable, m=first, v=second, grad=gradients, **settings)
-    for table, handle in zip(tables, handles, strict=True):
-        values = tf.raw_ops.ReadVariableOp(resource=handle, dtype=table.dtype)
-        table.scatter_update(tf.IndexedSlices(values, rows))
-        tf.raw_ops.DestroyResourceOp(resource=handle)
 
 
 def sum_repeated(gradient: tf.IndexedSlices, xla: bool = False) -> tuple[tf.Tensor, tf.Tensor]:

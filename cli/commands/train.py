@@ -1,5 +1,6 @@
 """`jobi-tf train`."""
 
+import os
 import shlex
 from dataclasses import fields
 from pathlib import Path
@@ -11,6 +12,7 @@ import cloup
 from jobi_tf.console import counts
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
+from jobi_tf.launch import LAUNCHED
 from jobi_tf.training.config import TrainConfig, read_settings
 
 from ..main import Interruption
@@ -138,9 +140,11 @@ class _Display:
             )
         state = folder.read_state(folder.checkpoints()[-1])
         kept = f"epoch {state['epoch']}" + (f" and {state['step']:,} steps" if state["step"] else "")
+        launched = os.environ.get(LAUNCHED, "")
         several = has_servers(self.training.strategy) or has_workers(self.training.strategy)
-        how = "Resume by starting all processes again with" if several else "Resume with"
-        return f"Interrupted; {kept} saved. {how}:\n  jobi-tf train --resume {_quoted(folder.path)}"
+        how = "Resume by starting all processes again with" if several and not launched else "Resume with"
+        command = " ".join(["jobi-tf", *launched.split(), "train --resume", _quoted(folder.path)])
+        return f"Interrupted; {kept} saved. {how}:\n  {command}"
 
     def print_result(self) -> None:
         """Prints the best epoch on stdout, and the commands that may follow on stderr."""

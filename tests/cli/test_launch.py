@@ -106,9 +106,14 @@ def test_interrupted_workers_resume_to_the_same_end(umls, call, tmp_path, number
     call("train", "-q", "--dataset", "umls", *OPTIONS, "--run-dir", one)
     status, words = stop(two, 2, number, target, "--dataset", "umls", *OPTIONS, "--run-dir", two)
     assert status == 130
-    assert words.endswith(f"\n  jobi-tf train --resume {two}\n")
+    assert words.endswith(f"\n  jobi-tf launch --workers 2 -- train --resume {two}\n")
     launch("-q", "--resume", two)
     assert_equal(one, two)
+
+
+def test_processes_end_with_launch(tmp_path):
+    status, _ = stop(tmp_path, 1, signal.SIGKILL, None, "--dataset", "world", "--epochs", 1000, "--run-dir", tmp_path)
+    assert status == -signal.SIGKILL
 
 
 def test_a_worker_that_is_always_killed_is_given_up(monkeypatch, tmp_path, capfd):
