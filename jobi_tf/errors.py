@@ -46,13 +46,18 @@ def explain(error: Exception) -> str | None:
         return None
     from tensorflow import errors
 
-    text = str(error)
-    if text.startswith("Graph execution error"):  # then some lines on where the node was made
-        text = re.split(r"\n\n|<stack traces unavailable>", text)[-1]
-    message = re.sub(r"\{\{.*?\}\} |\[Op:.*?\]", "", text).strip().split("\n")[0].strip()
+    message = first_line(error)
     if isinstance(error, errors.ResourceExhaustedError):
         return f"out of memory: {message}" if "OOM" in message else message
     return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None
+
+
+def first_line(error: Exception) -> str:
+    """Returns what an error says, without the places in a graph that TensorFlow adds; its type if it says nothing."""
+    text = str(error)
+    if text.startswith("Graph execution error"):  # then some lines on where the node was made
+        text = re.split(r"\n\n|<stack traces unavailable>", text)[-1]
+    return re.sub(r"\{\{.*?\}\} |\[Op:.*?\]", "", text).strip().split("\n")[0].strip() or type(error).__name__
 
 
 @contextmanager

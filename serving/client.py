@@ -48,6 +48,14 @@ class Embeddings(NamedTuple):
     known: np.ndarray
 
 
+class UnknownNameError(DataError):
+    """The model does not know a name of a query, `query`, which is a pair (entity, relation)."""
+
+    def __init__(self, reason: str, query: tuple[str, str]):
+        super().__init__(reason)
+        self.query = query
+
+
 class VersionStatus(NamedTuple):
     """A version of a model, its state, such as AVAILABLE or LOADING, and its error message, if any."""
 
@@ -136,7 +144,7 @@ class Client:
             new_only: whether to leave out known facts.
 
         Raises:
-            DataError: a name is unknown.
+            UnknownNameError: a name is unknown.
             UsageError: `k` is less than 1, or more than the `-k` of the export.
         """
         return self.tails_of([(head, relation)], k, new_only)[0]
@@ -172,7 +180,7 @@ class Client:
         for (entity, relation), known in zip(queries, outputs["known"], strict=True):
             if not known:
                 unknown = f"relation: {relation}" if self.embed([entity]).known[0] else f"entity: {entity}"
-                raise DataError(f"unknown {unknown}")
+                raise UnknownNameError(f"unknown {unknown}", (entity, relation))
         # Where there are fewer than k answers, the rest of a row has the name "".
         fields = [outputs[name] for name in (sought, "score", "probability", "seen")]
         return [

@@ -125,7 +125,9 @@ class RestApp:
         try:
             names = await asyncio.shield(version.names[kind])
         except DataError as error:
-            raise ServingError(StatusCode.NOT_FOUND, f"the export has no list of names ({FILES[kind]})") from error
+            raise ServingError(
+                StatusCode.NOT_FOUND, f"expected a list of names in {version.folder / FILES[kind]}"
+            ) from error
         return JSONResponse({"names": names.search(query.get("prefix", ""), int(limit))})
 
 

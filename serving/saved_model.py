@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, first_line
 
 from .errors import invalid
 from .metrics import Metrics
@@ -159,8 +159,7 @@ class SavedModel:
                 self._warm_up(folder / WARMUP)
         except Exception as error:  # TensorFlow raises many types for damaged files
             self.close()
-            reason = str(error).split("\n", 1)[0] or type(error).__name__
-            raise DataError(f"expected a SavedModel in {folder}: {reason}") from error
+            raise DataError(f"expected a complete SavedModel in {folder}: {first_line(error)}") from error
 
     def _warm_up(self, path: Path) -> None:
         for record in tf.compat.v1.io.tf_record_iterator(str(path)):

@@ -148,9 +148,15 @@ def predict(
         return [[_row(answer) for answer in table] for table in tables]
 
     if source is not None:
+        from jobi_tf.serving import UnknownNameError
+
         queries = _read_queries(source, model.graph if server is None else None)
         with opened(out) as file:
-            file.writelines(_lines(queries, answer, [*numbers]))
+            try:
+                file.writelines(_lines(queries, answer, [*numbers]))
+            except UnknownNameError as error:  # of a server
+                line = next(i for i, query in enumerate(queries, 1) if query.known == error.query)
+                raise DataError(f"{source.name}:{line}: {error}") from None
         if out is not None:
             click.echo(f"{len(queries):,} queries answered in {out}", err=True)
         return

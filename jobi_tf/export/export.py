@@ -141,6 +141,7 @@ def export_run(
         exported = Exported(path, version, dtype, top_k, typed, ids if ids is None else len(ids), calibration, drift)
         servable = Servable(stored, run.graph, Path(names), top_k, calibration.slope, calibration.intercept)
         _write(beside, run, servable, exported, warmup)
+        choose_version(folder, version)  # another export may have written it meanwhile
     return exported
 
 

@@ -252,7 +252,7 @@ class TrainConfig(BaseModel):
             yield ("label_smoothing",), "the loss margin has no target to smooth"
         if self.schedule != "cosine":
             yield ("warmup_epochs",), "only the schedule cosine has a warm-up"
-        if self.strategy == "parameter-server":
+        if self.strategy == "parameter-server" and self.average_epochs > 1:
             yield ("average_epochs",), "weights on parameter servers are not averaged"
         if not self.joint:
             yield ("alpha", "n3_pair", "pair_entities"), "joint is False, so there is no pair head"

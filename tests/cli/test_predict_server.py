@@ -108,7 +108,7 @@ def test_unknown_names_of_a_file(url, call, tmp_path):
     source.write_text("town 1\tnear\t?\ntwon 1\tnear\t?\n")
     target.write_text("mine")
     said = call("predict", "--server", url, "--input", source, "--out", target, status=1).stderr
-    assert "entity: twon 1" in said
+    assert "queries.tsv:2: unknown entity: twon 1" in said
     assert target.read_text() == "mine"
 
 
