@@ -324,6 +324,7 @@ def test_triples_of_names_make_a_graph_that_trains():
         ([("a", "b", "")], {}, "''"),
         ([("a", "b", "c\nd")], {}, "one line"),
         ([("a", "b", pd.NA)], {}, "<NA>"),
+        ([("a", "b", "c\udc80")], {}, "UTF-8"),
         ([("a", "b", "c")], {"weights": [1, 2]}, "weight"),
         ([("a", "b", "c")], {"weights": [-1]}, "weight"),
         ([("a", "b", "c")], {"weights": ["heavy"]}, "heavy"),

@@ -1,6 +1,7 @@
 """`jobi-tf rules`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 import cloup
@@ -14,12 +15,12 @@ from ..start import start_tensorflow
 
 @cloup.command(cls=Command)
 @argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a folder or file of triples.")
-@settings_options("split")
+@settings_options("split", "columns", "header", "weights")
 @split_seed
 @cloup.option("--minutes", type=POSITIVE, default=5, help="Time limit for mining.")
 @cloup.option("-k", type=COUNT, default=20, help="Number of rules to print, with a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)
-def rules(dataset: str, split: str | None, seed: int | None, minutes: float, k: int, out: Path | None) -> None:
+def rules(dataset: str, seed: int | None, minutes: float, k: int, out: Path | None, **source: Any) -> None:
     """Mine the rules of a data set, and rank its validation and test triples by them alone.
 
     \b
@@ -36,7 +37,7 @@ def rules(dataset: str, split: str | None, seed: int | None, minutes: float, k: 
     start_tensorflow()
     import jobi_tf
 
-    graph = jobi_tf.load_graph(dataset, split=split, seed=seed or 0)
+    graph = jobi_tf.load_graph(dataset, **source, seed=seed or 0)
     model = jobi_tf.RuleModel(graph, minutes)
     if not model.complete:
         warn(f"mining needs more than --minutes {minutes:g}: some rules are missing")

@@ -165,17 +165,26 @@ class Graph:
         """Returns triples of ids or names as ids, int32 [N, 3].
 
         Raises:
-            DataError: there are not three columns, a name is unknown, or an id is out of range.
+            DataError: there are not three columns, a name is unknown, an id is out of range, or numbers that are no
+                array could be names.
         """
         rows = np.asarray(triples)
+        # Only in an array are numbers certainly ids.
+        columns = rows.T if isinstance(triples, np.ndarray) else rows.T.tolist()
         if rows.ndim != 2 or rows.shape[1] != 3:
             raise DataError(f"expected triples of the shape [N, 3], got {list(rows.shape)}")
         kinds = (self.entities, self.relations, self.entities)
-        return np.stack([names.ids_of(column) for names, column in zip(kinds, rows.T, strict=True)], 1)
+        return np.stack([names.ids_of(column) for names, column in zip(kinds, columns, strict=True)], 1)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of names and splits, which is equal for equal graphs."""
+        sizes = [len(self.splits[name]) for name in SPLITS]
+        return hashlib.sha256(f"{self._digest} {sizes}".encode()).hexdigest()
 
     @cached_property
-    def fingerprint(self) -> str:
-        """A digest of names and triples, which is equal for equal graphs."""
+    def _digest(self) -> str:
+        """A digest of names and triples, whatever splits these are in; files have it."""
         digest = hashlib.sha256()
         for vocabulary in (self.entities, self.relations):
             digest.update("\n".join(vocabulary.names).encode() + b"\0")
@@ -196,7 +205,7 @@ class Graph:
         """
         self.entities.save(folder / "entities.txt")
         self.relations.save(folder / "relations.txt")
-        meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self.fingerprint, "sources": {}}
+        meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self._digest, "sources": {}}
         arrays = dict(zip(_SEEN, self.seen, strict=True)) if self.seen else {}
         for name, triples in self.splits.items():
             if isinstance(triples, Shards):
@@ -246,7 +255,7 @@ class Graph:
             {name: arrays[f"{name}.weights"] for name in SPLITS if f"{name}.weights" in arrays},
             tuple(arrays[name] for name in _SEEN) if _SEEN[0] in arrays else None,
         )
-        graph.__dict__["fingerprint"] = meta["fingerprint"]  # where cached_property keeps it
+        graph.__dict__["_digest"] = meta["fingerprint"]  # where cached_property keeps it
         return graph
 
 
@@ -279,6 +288,10 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
         else:
             triples = (triples.iloc if hasattr(triples, "iloc") else triples)[:, :3]
     elif hasattr(triples, "edges"):  # a networkx graph
+        if not triples.is_directed():
+            raise DataError(
+                f"expected a directed networkx graph in {split}, as edges go from head to tail, got {triples}"
+            )
         triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
         if any(relation is None for _, relation, _ in triples):
             raise DataError(f"expected an attribute `relation` of each edge in {split}, got an edge without it")
@@ -301,6 +314,8 @@ def _checked_name(value: Any, row: int, split: str) -> str:
     missing = value is None or not isinstance(itself, bool | np.bool_) or not itself
     if missing or not name or any(x in name for x in "\n\r\t"):
         raise DataError(f"expected a name in one line and without tabs in row {row} of {split}, got {value!r}")
+    if not name.isascii() and any("\ud800" <= x <= "\udfff" for x in name):
+        raise DataError(f"expected a name that UTF-8 can write in row {row} of {split}, got {value!r}")
     return name
 
 

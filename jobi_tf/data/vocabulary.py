@@ -64,15 +64,20 @@ class Vocabulary:
         """Returns ids, which are checked, or the ids of names: int or str [N] → int32 [N].
 
         Raises:
-            DataError: a name is unknown, an id is out of range, or the argument is not a list.
+            DataError: a name is unknown, an id is out of range, the argument is not a list, or it has numbers that
+                could be names and is not an array.
         """
-        items = np.asarray(items)
+        is_array, items = isinstance(items, np.ndarray), np.asarray(items)
         if items.ndim != 1:
             raise DataError(f"expected a list of {self.kind} names or ids, got the shape {list(items.shape)}")
         if items.size and items.dtype.kind in "bf":
             raise DataError(f"expected {self.kind} names or ids, got {items[0]!r}")
         if items.dtype.kind not in "iu":
             return self.ids(map(str, items))
+        if not is_array and items.size and str(items[0]) in self:
+            raise DataError(
+                f"expected {self.kind} names as text or ids as an array, got {items[0]}, which may be either"
+            )
         wrong = items[(items < 0) | (items >= len(self))]
         if len(wrong):
             raise DataError(f"expected {self.kind} ids from 0 to {len(self) - 1:,}, got {wrong[0]}")

@@ -37,6 +37,8 @@ def as_csv(path: Path, columns: "Columns") -> BinaryIO:
 
 
 def _text(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():  # an id beside a missing one
+        return int(value)
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 

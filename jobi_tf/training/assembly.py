@@ -78,6 +78,9 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
             cannot share it evenly.
     """
     config.check()
+    if graph.weights and config.full_softmax:
+        reason = "a query has one weight for all of its answers"
+        raise UsageError(f"expected another loss than full-softmax with the weights of {graph.name}: {reason}")
     scorer = scorers.get(config.model)
     check_dtypes(scorer, precision=config.precision, table_dtype=config.table_dtype)
     check_jit_compile(config.jit_compile, devices)

@@ -1,5 +1,6 @@
 """New entities for a trained run, without training it again."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +13,11 @@ from jobi_tf.data.graph import Graph, columns_of
 from jobi_tf.data.negatives import Negatives, NegativeSampler
 from jobi_tf.data.occurrences import HEAD, TAIL, Csr, Occurrences, column, distinct_triples
 from jobi_tf.data.vocabulary import Vocabulary
-from jobi_tf.errors import DataError, check_at_least
+from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.optimizers import LazyAdam
 from jobi_tf.training.assembly import build_batches, compile_model
+from jobi_tf.training.callbacks import StopOnNaN
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run
 from jobi_tf.training.vectors import warm_start
@@ -45,13 +47,15 @@ def extend(
 
     Raises:
         DataError: there are no triples, a name is invalid, or a relation does not occur in training.
-        UsageError: `steps` is below 1.
+        UsageError: `steps` is below 1, or the learning rate is not positive.
 
     Example:
         >>> extended = run.extend([("Atlantis", "continent", "Europe"), ("Atlantis", "neighbour", "Portugal")])
         >>> extended.tails("Atlantis", "currency", k=3)
     """
     check_at_least(1, steps=1 if steps is None else steps)
+    if not 0 < learning_rate < math.inf:
+        raise UsageError(f"expected a positive learning_rate, got {learning_rate}")
     graph, ids = _extended_graph(run.graph, triples)
     config = run.model.get_config() | {"num_entities": graph.num_entities, "freeze_entities": False}
     model = JoBi.from_config(config)
@@ -80,13 +84,18 @@ def _extended_graph(graph: Graph, triples: Sequence[tuple[str, str, str]]) -> tu
     if len(missing):
         raise DataError(f"expected relations that occur in training, got {graph.relations[missing[0]]!r}")
     ids = ids[np.sort(distinct_triples(ids)[0])]
-    others = {name: ~_among(np.asarray(rows), ids) for name, rows in graph.splits.items()}
-    splits = {name: np.asarray(rows)[others[name]] for name, rows in graph.splits.items()}
-    splits |= {"train": np.concatenate([splits["train"], ids]), SPLIT: ids}
-    weights = {name: values[others[name]] for name, values in graph.weights.items()}
+    splits = {name: np.asarray(rows) for name, rows in graph.splits.items()}
+    train, weights = splits["train"], dict(graph.weights)
+    more = ids[~_among(ids, train)]
+    for name in splits.keys() - {"train"}:
+        others = ~_among(splits[name], ids)
+        splits[name] = splits[name][others]
+        if name in weights:
+            weights[name] = weights[name][others]
+    splits |= {"train": np.concatenate([train, more]), SPLIT: ids}
     if (values := weights.get("train")) is not None:
         weights[SPLIT] = np.full(len(ids), values.mean(), np.float32)
-        weights["train"] = np.append(values, weights[SPLIT])
+        weights["train"] = np.append(values, weights[SPLIT][: len(more)])
     return Graph(graph.name, entities, graph.relations, splits, weights=weights), ids
 
 
@@ -141,7 +150,7 @@ def _fit(
     streams = [build_batches(config, graph, split=SPLIT), build_batches(config, graph, **sampler)]
     batches = tf.data.Dataset.choose_from_datasets(streams, tf.data.Dataset.range(2).repeat())
     steps = steps if steps is not None else max(100, 10 * (count // size))
-    model.fit(batches, steps_per_epoch=2 * steps, verbose=0)
+    model.fit(batches, steps_per_epoch=2 * steps, callbacks=[StopOnNaN()], verbose=0)
     model.optimizer, model.compiled = None, False  # saved files would have the optimizer above
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from dataclasses import replace
 
@@ -32,7 +33,9 @@ def test_opened_triples_cannot_be_changed(tmp_path):
 def test_the_fingerprint_tells_graphs_apart():
     a, b, c = random_graph(), random_graph(seed=1), random_graph()
     c.entities.names[0] = "renamed"
-    assert len({a.fingerprint, b.fingerprint, c.fingerprint}) == 3
+    moved = {"train": np.concatenate([a.train, a.valid[:1]]), "valid": a.valid[1:], "test": a.test}
+    d = dataclasses.replace(a, splits=moved)
+    assert len({a.fingerprint, b.fingerprint, c.fingerprint, d.fingerprint}) == 4
     assert a.fingerprint == random_graph().fingerprint
 
 

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from jobi_tf.data.vocabulary import Vocabulary
@@ -25,6 +26,14 @@ def test_save_and_load_keep_every_character(tmp_path, names):
 def test_one_name_is_no_list():
     with pytest.raises(DataError, match="list of entity names"):
         Vocabulary(NAMES, "entity").ids_of("Paris")
+
+
+def test_numbers_that_may_be_names_are_ids_in_an_array_only():
+    vocabulary = Vocabulary(["1", "0"], "entity")
+    assert vocabulary.ids_of(np.array([1, 0])).tolist() == [1, 0]
+    assert vocabulary.ids_of(["1", "0"]).tolist() == [0, 1]
+    with pytest.raises(DataError, match="either"):
+        vocabulary.ids_of([1, 0])
 
 
 @pytest.mark.parametrize(

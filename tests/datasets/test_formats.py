@@ -74,11 +74,15 @@ def test_a_networkx_graph_gives_its_edges():
     edges.add_edge("b", "c")
     with pytest.raises(DataError, match="relation"):
         jobi_tf.Graph.from_triples(edges)
+    with pytest.raises(DataError, match="directed"):
+        jobi_tf.Graph.from_triples(networkx.Graph([("a", "b", {"relation": "r"})]))
 
 
 def test_missing_values_of_parquet_are_named_with_their_row(tmp_path):
     path = tmp_path / "g.parquet"
     pd.DataFrame({"u": pd.array([1, 2], "Int64"), "v": [b"r", b"r"], "w": [2, 3]}).to_parquet(path)
+    assert read(path) == [("1", "r", "2"), ("2", "r", "3")]
+    pd.DataFrame({"u": [1.0, 2.0], "v": ["r", "r"], "w": [2, 3]}).to_parquet(path)
     assert read(path) == [("1", "r", "2"), ("2", "r", "3")]
     pd.DataFrame({"u": pd.array([1, None], "Int64"), "v": ["r", "r"], "w": [2, 3]}).to_parquet(path)
     with pytest.raises(DataError, match=r"g\.parquet:2: .*empty"):

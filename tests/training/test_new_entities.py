@@ -150,7 +150,8 @@ def test_a_run_is_extended_by_entities_and_nothing_else_changes(run, tmp_path):
 def test_triples_of_an_extension_have_the_mean_weight(tmp_path):
     weights = np.linspace(0, 1, len(GRAPH.train), dtype=np.float32)
     run = train(tmp_path / "run", dataclasses.replace(GRAPH, weights={"train": weights}))
-    extended = run.extend([("entity new", "relation 1", "entity 1")], steps=1).graph
+    first = GRAPH.entities[GRAPH.train[0, 0]], GRAPH.relations[GRAPH.train[0, 1]], GRAPH.entities[GRAPH.train[0, 2]]
+    extended = run.extend([first, ("entity new", "relation 1", "entity 1")], steps=1).graph
     np.testing.assert_allclose(extended.weights["train"], [*weights, 0.5], rtol=1e-5)
     assert extended.weights.keys() == {"train"}
 
@@ -192,6 +193,8 @@ def test_extensions_that_cannot_be_are_refused(run):
             run.extend(triples)
     with pytest.raises(UsageError, match="steps"):
         run.extend([("a", name, "b")], steps=0)
+    with pytest.raises(UsageError, match="learning_rate"):
+        run.extend([("a", name, "b")], learning_rate=float("nan"))
 
 
 def test_given_facts_leave_the_other_splits(run):

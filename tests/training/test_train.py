@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import keras
@@ -280,6 +281,13 @@ def test_triples_instead_of_a_graph_are_refused():
 def test_no_validation_triples_are_refused(tmp_path):
     with pytest.raises(UsageError, match="validation triples"):
         train(tmp_path / "run", random_graph(valid=0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_of_triples_are_refused_against_all_entities(tmp_path):
+    weighted = dataclasses.replace(GRAPH, weights={"train": np.ones(len(GRAPH.train), np.float32)})
+    with pytest.raises(UsageError, match="weights"):
+        jobi_tf.train(weighted, loss="full-softmax", run_dir=tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
 
