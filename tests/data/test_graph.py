@@ -1,4 +1,3 @@
-import dataclasses
 import json
 from dataclasses import replace
 
@@ -34,7 +33,7 @@ def test_the_fingerprint_tells_graphs_apart():
     a, b, c = random_graph(), random_graph(seed=1), random_graph()
     c.entities.names[0] = "renamed"
     moved = {"train": np.concatenate([a.train, a.valid[:1]]), "valid": a.valid[1:], "test": a.test}
-    d = dataclasses.replace(a, splits=moved)
+    d = replace(a, splits=moved)
     assert len({a.fingerprint, b.fingerprint, c.fingerprint, d.fingerprint}) == 4
     assert a.fingerprint == random_graph().fingerprint
 
