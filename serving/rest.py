@@ -126,7 +126,7 @@ class RestApp:
             names = await asyncio.shield(version.names[kind])
         except DataError as error:
             raise ServingError(
-                StatusCode.NOT_FOUND, f"expected a list of names in {version.folder / FILES[kind]}"
+                StatusCode.NOT_FOUND, f"the folder of the export has no list of names ({FILES[kind]})"
             ) from error
         return JSONResponse({"names": names.search(query.get("prefix", ""), int(limit))})
 

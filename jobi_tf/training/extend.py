@@ -86,7 +86,7 @@ def _extended_graph(graph: Graph, triples: Sequence[tuple[str, str, str]]) -> tu
     ids = ids[np.sort(distinct_triples(ids)[0])]
     splits = {name: np.asarray(rows) for name, rows in graph.splits.items()}
     train, weights = splits["train"], dict(graph.weights)
-    more = ids[~_among(ids, train)]
+    more = ids[~_among(ids, train[_among(train, ids)])]
     for name in splits.keys() - {"train"}:
         others = ~_among(splits[name], ids)
         splits[name] = splits[name][others]
