@@ -27,14 +27,14 @@ def triple_keys(head, relation, tail, num_entities: int, num_relations: int):  #
 
 
 def distinct_triples(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Finds equal triples, ids [N, 3], whatever the number of entities and relations; there is at least one.
+    """Finds equal triples, ids [N, 3], whatever the number of entities and relations.
 
     Returns:
         The first row of each distinct triple, and for each row the number of its triple in that list; both int64, [n]
         and [N].
     """
     head, relation, tail = triples.T.astype(np.int64)
-    entities, relations = int(max(head.max(), tail.max())) + 1, int(relation.max()) + 1
+    entities, relations = (int(x.max(initial=0)) + 1 for x in (triples[:, ::2], relation))
     if entities**2 * relations > 2**63:  # number the pairs that occur instead
         _, head = np.unique(head * relations + relation, return_inverse=True)
         relation, relations = np.zeros_like(relation), 1
