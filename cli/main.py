@@ -15,7 +15,7 @@ import cloup
 
 import jobi_tf
 from jobi_tf.errors import UsageError, explain
-from jobi_tf.launch import end_with_launch
+from jobi_tf.launch import LAUNCHED, end_with
 
 from .start import keep_memory
 
@@ -120,7 +120,8 @@ def main() -> NoReturn:
     """Runs `jobi-tf`."""
     if TRAINING.intersection(sys.argv[1:2]):
         keep_memory()
-    end_with_launch()
+    if LAUNCHED in os.environ:
+        end_with(os.getppid())
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # it is closed, and the next file that is opened would get its number
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends

@@ -212,13 +212,6 @@ typed_option = cloup.option(
 seed_option = cloup.option("--seed", type=click.IntRange(min=0), default=0, help="Random seed.")
 
 
-def split_seed(command: Callable) -> Any:
-    """Adds the seed of a random split, which needs --split."""
-    kind = click.IntRange(min=0)
-    option = cloup.option("--seed", type=kind, help="Seed of the random split of --split  [default: 0]")
-    return cloup.constraint(If("seed", require_all), ["split"])(option(command))
-
-
 def _read_token(context: click.Context, parameter: click.Parameter, path: Path | None) -> str | None:
     if path is None:
         return None
@@ -352,3 +345,23 @@ def parse_assignments(texts: Iterable[str], flag: str = "--set") -> dict[str, An
         except (yaml.YAMLError, ValueError):  # also of a date such as 2026-02-30
             raise UsageError(f"expected a YAML value after {key}=, got {value!r}") from None
     return settings
+
+
+def dataset_options(command: Callable) -> Callable:
+    """Adds the data set and the options of its files; the command gets the arguments of `prepare` as `source`."""
+
+    @functools.wraps(command)
+    def with_source(seed: int | None, **options: Any) -> None:
+        source = {name: options.pop(name) for name in ("dataset", "archive", "split", "columns", "header", "weights")}
+        command(source | {"seed": seed or 0}, **options)
+
+    description = "Name of a data set, or a folder or file of triples."
+    for option in (
+        cloup.constraint(If("seed", require_all), ["split"]),
+        cloup.option("--seed", type=click.IntRange(min=0), help="Seed of the random split of --split  [default: 0]"),
+        settings_options("split", "columns", "header", "weights"),
+        cloup.option("--archive", type=FILE, help="Archive of a named data set, instead of a download."),
+        argument_or_option("dataset", "--dataset", "NAME|PATH", str, description),
+    ):
+        with_source = option(with_source)
+    return with_source

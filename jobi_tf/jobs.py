@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobi_tf.errors import JobiError, explain
 from jobi_tf.files import run_lock
-from jobi_tf.launch import cores
+from jobi_tf.launch import cores, end_with
 
 if TYPE_CHECKING:
     import keras
@@ -169,7 +169,7 @@ def _child(connection: Connection, log: Path, threads: int | None, task: Callabl
     """Runs a task in the process that was started for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then ends its children
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with(multiprocessing.parent_process().pid)  # type: ignore[union-attr, arg-type]
     with log.open("w", encoding="utf-8") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
@@ -187,13 +187,6 @@ def _child(connection: Connection, log: Path, threads: int | None, task: Callabl
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)  # TensorFlow takes a while to shut down, and everything is saved
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(INTERRUPTED)  # checkpoints are complete or not there
 
 
 def _share_devices(threads: int | None) -> None:

@@ -108,16 +108,15 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
     return status
 
 
-def end_with_launch() -> None:
-    """If `launch` started this process, lets a thread end it once `launch` has ended, as by SIGKILL."""
-    if LAUNCHED in os.environ:
-        threading.Thread(target=_end_without, args=(os.getppid(),), daemon=True).start()
+def end_with(parent: int) -> None:
+    """Lets a thread end this process once its parent has ended, as by SIGKILL."""
 
+    def wait() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(128 + signal.SIGINT)  # checkpoints are complete or not there
 
-def _end_without(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(128 + signal.SIGINT)  # checkpoints are complete or not there
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def cores() -> int:

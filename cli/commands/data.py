@@ -1,9 +1,8 @@
 """`jobi-tf data`."""
 
 import shlex
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,11 @@ from ..options import (
     FILE,
     FloatRange,
     Group,
-    argument_or_option,
+    dataset_options,
     json_option,
     out_option,
     seed_option,
     settings_options,
-    split_seed,
 )
 
 if TYPE_CHECKING:
@@ -44,25 +42,6 @@ def data() -> None:
     """
 
 
-def _dataset_options(command: Callable) -> Callable:
-    """Adds the data set and the options of its files; the command gets the arguments of `prepare` as `source`."""
-
-    @wraps(command)
-    def with_source(seed: int | None, **options: Any) -> None:
-        source = {name: options.pop(name) for name in ("dataset", "archive", "split", "columns", "header", "weights")}
-        command(source | {"seed": seed or 0}, **options)
-
-    description = "Name of a data set, or a folder or file of triples."
-    for option in (
-        split_seed,
-        settings_options("split", "columns", "header", "weights"),
-        cloup.option("--archive", type=FILE, help="Archive of a named data set, instead of a download."),
-        argument_or_option("dataset", "--dataset", "NAME|PATH", str, description),
-    ):
-        with_source = option(with_source)
-    return with_source
-
-
 @data.command("list")
 @json_option
 def list_(as_json: bool) -> None:
@@ -81,7 +60,7 @@ def list_(as_json: bool) -> None:
 
 
 @data.command()
-@_dataset_options
+@dataset_options
 @cloup.option("--shards", type=COUNT, help="Write the training triples as N files to stream from.")
 @out_option("Folder of the shards, which is a data set.")
 @cloup.constraint(all_or_none, ["shards", "out"])
@@ -104,7 +83,7 @@ def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> Non
 
 
 @data.command()
-@_dataset_options
+@dataset_options
 @json_option
 def stats(source: dict[str, Any], as_json: bool) -> None:
     """Print counts, degrees and relation categories.
@@ -139,7 +118,7 @@ def _print_statistics(result: "Statistics") -> None:
 
 
 @data.command()
-@_dataset_options
+@dataset_options
 @cloup.option(
     "--threshold",
     type=FloatRange(0, 1, min_open=True),

@@ -9,18 +9,16 @@ import cloup
 from jobi_tf.console import print_table, warn
 from jobi_tf.evaluation.metrics import METRICS, metric_texts
 
-from ..options import COUNT, POSITIVE, Command, argument_or_option, opened, out_option, settings_options, split_seed
+from ..options import COUNT, POSITIVE, Command, dataset_options, opened, out_option
 from ..start import start_tensorflow
 
 
 @cloup.command(cls=Command)
-@argument_or_option("dataset", "--dataset", "NAME|PATH", str, "Name of a data set, or a folder or file of triples.")
-@settings_options("split", "columns", "header", "weights")
-@split_seed
+@dataset_options
 @cloup.option("--minutes", type=POSITIVE, default=5, help="Time limit for mining.")
 @cloup.option("-k", type=COUNT, default=20, help="Number of rules to print, with a quarter as many exclusions.")
 @out_option("TSV file of all rules, best first.", folder=False)
-def rules(dataset: str, seed: int | None, minutes: float, k: int, out: Path | None, **source: Any) -> None:
+def rules(source: dict[str, Any], minutes: float, k: int, out: Path | None) -> None:
     """Mine the rules of a data set, and rank its validation and test triples by them alone.
 
     \b
@@ -37,7 +35,7 @@ def rules(dataset: str, seed: int | None, minutes: float, k: int, out: Path | No
     start_tensorflow()
     import jobi_tf
 
-    graph = jobi_tf.load_graph(dataset, **source, seed=seed or 0)
+    graph = jobi_tf.load_graph(**source)
     model = jobi_tf.RuleModel(graph, minutes)
     if not model.complete:
         warn(f"mining needs more than --minutes {minutes:g}: some rules are missing")
