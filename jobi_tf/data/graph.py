@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,14 +18,11 @@ from jobi_tf.tables import html_table
 
 FORMAT = 1
 SPLITS = ("train", "valid", "test")
-# A first line, or the columns of a table, with one of these sets of names; each is in the order head, relation, tail.
-KNOWN_HEADERS = (
-    ("head", "relation", "tail"),
-    ("subject", "predicate", "object"),
-    ("subject", "relation", "object"),
-    ("source", "relation", "target"),
-    ("h", "r", "t"),
-    ("s", "p", "o"),
+# A header has one name of each row, those of head, relation and tail; of several, the first.
+_HEADER = (
+    ("head", "subject", "source", "from", "h", "s"),
+    ("relation", "predicate", "relationship", "property", "rel", "r", "p"),
+    ("tail", "object", "target", "to", "t", "o"),
 )
 _SEEN = ("seen.offsets", "seen.entities")
 
@@ -269,9 +266,10 @@ def check_is_graph(graph: Any) -> None:
         raise UsageError(f"expected a graph, as jobi_tf.load_graph and Graph.from_triples return it, got {graph!r}")
 
 
-def known_header(names: Iterable[str]) -> tuple[str, str, str] | None:
-    """Returns which of some names of columns, in lower case, are those of head, relation and tail; None if none are."""
-    return next((known for known in KNOWN_HEADERS if set(known) <= set(names)), None)
+def known_header(names: Collection[str]) -> list[str] | None:
+    """Returns which of these lower-case names are those of head, relation and tail; None without one of them."""
+    found = [next((name for name in known if name in names), None) for known in _HEADER]
+    return None if None in found else found  # type: ignore[return-value]
 
 
 def columns_of(triples: Any, split: str) -> list[list[str]]:

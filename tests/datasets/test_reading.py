@@ -42,7 +42,9 @@ def test_line_ends_do_not_matter(tmp_path, train):
     assert named_triples(load_graph(write_folder(tmp_path, train=train)), "train") == TRAIN
 
 
-@pytest.mark.parametrize("first", ["head\trelation\ttail", "Subject\tPredicate\tObject", "h\tr\tt", "S\tP\tO"])
+@pytest.mark.parametrize(
+    "first", ["head\trelation\ttail", "Subject\tPredicate\tObject", "h\tr\tt", "S\tP\tO", "From\tRelationship\tTo"]
+)
 def test_known_header_is_detected(tmp_path, first):
     graph = load_graph(write_folder(tmp_path, train=f"{first}\na\tr\tb\nb\tr\tc\na\ts\tc\n"))
     assert named_triples(graph, "train") == TRAIN
