@@ -80,7 +80,11 @@ class _Sparse:
                 store[str(i)] = variable.numpy()
 
     def load_own_variables(self, store: Any) -> None:
-        """Reads the state where Keras saved it."""
+        """Reads the state where Keras saved it, unless other variables were trainable then; Keras warns of it."""
+        keys = store.keys()
+        if len({key.partition(".")[0] for key in keys}) != len(self.variables):  # type: ignore[attr-defined]
+            super().load_own_variables(store)  # type: ignore[misc]
+            return
         for i, variable in enumerate(self.variables):  # type: ignore[attr-defined]
             if len(variable.shape) == 2:
                 load_table(store, str(i), variable)

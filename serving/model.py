@@ -134,9 +134,12 @@ class Model:
             raise JobiError(f"expected exported versions in {folder}, got {broken or 'none'}{hint}")
 
     def announce(self, addresses: str) -> None:
-        """Logs that the newest version is served, now and whenever there is a newer one."""
+        """Logs which version is served, now and whenever another one is loaded."""
         self._addresses = addresses
-        self._log(f"serving {self.name} version {self.available[0].number} at {addresses}")
+        self._log_loaded(self.available[0])
+
+    def _log_loaded(self, version: Version) -> None:
+        self._log(f"serving {self.name} version {version.number} at {self._addresses}")
 
     async def refresh(self, settled: bool = True) -> None:
         """Loads the newest version of the folder that can be loaded, then unloads all others.
@@ -181,7 +184,7 @@ class Model:
         version.model = model
         self._set_state(version, "AVAILABLE")
         if self._addresses:
-            self.announce(self._addresses)
+            self._log_loaded(version)
         return True
 
     async def _unload(self, version: Version) -> None:

@@ -279,6 +279,18 @@ def test_fit_save_load_fit_is_as_without_a_break(tmp_path, monkeypatch, rows_of_
         np.testing.assert_array_equal(x, y)
 
 
+def test_a_frozen_model_is_saved_and_loaded(tmp_path):
+    model = jobi_tf.JoBi(GRAPH.num_entities, GRAPH.num_relations, 8)
+    model.entities.trainable = False
+    model.compile(jobi_tf.LazyAdam(0.01), {"triple": jobi_tf.SampledSoftmax(), "pair": jobi_tf.PairCrossentropy()})
+    fit(model)
+    model.save(tmp_path / "model.keras")
+    with pytest.warns(UserWarning, match="Skipping variable loading"):
+        loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for x, y in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 def test_weights_have_names_of_their_own_and_are_saved_as_hdf5(tmp_path):
     model = compiled(scorer="tucker", relation_dropout=0.1)
     fit(model)
@@ -305,6 +317,8 @@ def test_triples_of_names_make_a_graph_that_trains():
     ids = pd.DataFrame({"h": [1], "r": [2], "t": [3], "confidence": [0.5]})
     for kind in (int, float):  # pandas makes ids beside missing ones floats
         assert jobi_tf.Graph.from_triples(ids.astype({"h": kind})).entities.names == ["1", "3"]
+    large = pd.DataFrame({"h": [2**63 + 1, 2**63 + 2], "r": [1, 1], "t": [5.0, 6.0]})  # which floats cannot tell apart
+    assert jobi_tf.Graph.from_triples(large).entities.names == [str(2**63 + 1), str(2**63 + 2), "5", "6"]
     assert len({graph.fingerprint for graph in graphs}) == 1
     assert (graphs[0].num_entities, graphs[0].num_relations, len(graphs[0].valid)) == (4, 2, 1)
     assert graphs[0].entities[0] == "Paris"

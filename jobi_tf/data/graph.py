@@ -280,11 +280,12 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
     """
     is_frame = hasattr(triples, "columns") and hasattr(triples, "to_numpy")
     if is_frame:
-        names = {str(name).strip().casefold(): name for name in triples.columns}
-        if known := known_header(names):
-            triples = triples[[names[name] for name in known]]
-        else:
-            triples = (triples.iloc if hasattr(triples, "iloc") else triples)[:, :3]
+        names = [str(name).strip().casefold() for name in triples.columns]
+        known = known_header(names)
+        places = [names.index(name) for name in known] if known else range(len(names))[:3]
+        # Each by itself, since columns of several dtypes become one of floats.
+        frame = triples.iloc if hasattr(triples, "iloc") else triples
+        columns, shape = [frame[:, i].to_list() for i in places], [len(triples), len(places)]
     elif hasattr(triples, "edges"):  # a networkx graph
         if not triples.is_directed():
             raise DataError(
@@ -295,12 +296,13 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
             raise DataError(f"expected an attribute `relation` of each edge in {split}, got an edge without it")
     elif isinstance(triples, str | Path | Graph) or not hasattr(triples, "__iter__"):
         raise DataError(f"expected triples of names in {split}, got {triples!r}; jobi_tf.load_graph reads files")
-    rows = triples.to_numpy() if is_frame else np.array([*triples], object)
-    if not len(rows):
+    if not is_frame:
+        rows = np.array([*triples], object)
+        columns, shape = rows.T.tolist(), [*rows.shape]
+    if not shape[0]:
         return [[], [], []]
-    if rows.ndim != 2 or rows.shape[1] != 3:
-        raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {list(rows.shape)}")
-    columns = rows.T.tolist()
+    if shape[1:] != [3]:
+        raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {shape}")
     return [[_checked_name(name, row, split) for row, name in enumerate(column)] for column in columns]
 
 

@@ -124,7 +124,7 @@ class NegativeSampler:
         if not 0 <= p <= 1:
             raise UsageError(f"expected a probability p in [0, 1], got {p}")
         check_at_least(1, negatives=negatives)
-        self.negatives = negatives
+        self.negatives = int(negatives)
         self.p = p
         self.num_entities = occurrences.num_entities
         self.num_relations = occurrences.num_relations

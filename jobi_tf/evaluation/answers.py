@@ -172,6 +172,7 @@ class ByName:
         """
         if side not in (HEAD, TAIL):
             raise UsageError(f"expected side {HEAD} (head) or {TAIL} (tail), got {side!r}")
+        queries = [*queries]
         triples = np.zeros((len(queries), 3), np.int32)
         triples[:, column(1 - side)] = self.graph.entities.ids(entity for entity, _ in queries)
         triples[:, 1] = self.graph.relations.ids(relation for _, relation in queries)

@@ -121,7 +121,7 @@ def build_model(config: TrainConfig, graph: Graph) -> JoBi:
 def new_model(config: TrainConfig, graph: Graph) -> JoBi:
     """Creates a model, given its settings; call it inside the strategy's scope."""
     options = {name: getattr(config, name) for name in OF_MODEL}
-    options["regularizers"] = _regularizers(config)
+    options |= {"regularizers": _regularizers(config), "dtype": "float32"}
     return JoBi(graph.num_entities, graph.num_relations, scorer=config.model, **options)
 
 

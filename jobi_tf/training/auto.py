@@ -50,8 +50,9 @@ SPARSE = 10  # training triples an entity
 RESCAL_DIM, RESCAL_TRIPLES = 256, 1000  # RESCAL has d² numbers for a relation, so it needs many triples of each
 SYMMETRIC = 0.8  # share of the triples
 SHOWN = ("model", "dim", "loss", "negatives_mode", "joint", "n3", "dura", "relation_prediction")
+UNLIMITED = 10_000  # epochs
 TRIAL = {  # settings of a candidate's training
-    **{"epochs": 10_000, "patience": 10_000, "eval_every": 1, "eval_first": 1, "monitor": "mrr"},
+    **{"patience": UNLIMITED, "eval_every": 1, "eval_first": 1, "monitor": "mrr"},
     "average_epochs": 1,  # a mean says little after the first epochs
     **{"schedule": "constant", "warmup_epochs": 0, "tensorboard": "none", "checkpoint_every": "10000"},
 }
@@ -152,7 +153,8 @@ def train_auto(
     graph and of each candidate.
 
     Args:
-        config: the settings that are given, which no candidate changes.
+        config: the settings that are given, which no candidate changes. Those of the schedule and of rankings are for
+            the training after the search.
         graph: the graph, instead of that of the settings.
         callbacks: as for `jobi_tf.train`, for the training after the search.
         say: called with each line about what is done and why; None: print them on stderr if there are callbacks.
@@ -182,7 +184,8 @@ def train_auto(
     candidates = _candidates(look, graph, given, total, search)
     say(f"search    {len(candidates)} candidate{'s' * (len(candidates) > 1)}, for about {search:.0f} of {total:.0f} s")
     with tempfile.TemporaryDirectory() as folder:
-        _search(candidates, _with_fewer_validation_triples(graph), Path(folder), begun + search, say)
+        epochs = given.get("epochs", UNLIMITED)
+        _search(candidates, _with_fewer_validation_triples(graph), Path(folder), begun + search, epochs, say)
     ranked = sorted((x for x in candidates if x.mrr), key=lambda x: (len(x.mrr), x.mrr[-1]), reverse=True)
     if not ranked:
         raise JobiError("no candidate of the recipe auto could be trained")
@@ -333,9 +336,17 @@ class _Until(keras.callbacks.Callback):
 
 
 def _search(
-    candidates: list[Candidate], graph: Graph, folder: Path, deadline: float, say: Callable[[str], None]
+    candidates: list[Candidate],
+    graph: Graph,
+    folder: Path,
+    deadline: float,
+    epochs: int,
+    say: Callable[[str], None],
 ) -> None:
-    """Trains all candidates for half of the time, and the better half of them for the other half."""
+    """Trains all candidates for half of the time, and the better half of them for the other half.
+
+    None is trained for more than `epochs`.
+    """
     chosen = candidates
     for round_ in range(2):
         ends = time.monotonic() + (deadline - time.monotonic()) * (0.5 if round_ == 0 and len(chosen) > 1 else 1)
@@ -347,7 +358,7 @@ def _search(
                 if round_:
                     resume(path, callbacks=[until])
                 else:
-                    config = candidate.config.replace(**TRIAL, run_dir=str(path)).effective()
+                    config = candidate.config.replace(**TRIAL, epochs=epochs, run_dir=str(path)).effective()
                     train_as_configured(config, graph, [until])
             except JobiError as error:  # its loss is not finite
                 say(f"  {candidate}: {error}")
@@ -355,7 +366,9 @@ def _search(
             rows = RunFolder(path).read_metrics()
             row = best_row(rows, "mrr") or {}
             candidate.mrr.append(row["val_mrr"])
-            candidate.epochs, candidate.peak, candidate.seconds = len(rows), row["epoch"], until.seconds
+            if len(rows) > candidate.epochs:  # else it had all epochs before
+                candidate.seconds = until.seconds
+            candidate.epochs, candidate.peak = len(rows), row["epoch"]
             after = f"after {candidate.epochs} epochs of {candidate.seconds:.1f} s"
             say(f"  {candidate}: MRR {candidate.mrr[-1]:.4f} {after}")
         chosen = [x for x in chosen if len(x.mrr) > round_]

@@ -17,6 +17,7 @@ import tensorflow as tf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobi_tf.errors import JobiError, UsageError, validation_message
+from jobi_tf.launch import cores
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.workers import has_servers, has_workers
 
@@ -127,6 +128,8 @@ class Cluster(BaseModel):
             JobiError: the address of this process cannot be used.
         """
         addresses = {name: x for name, x in self.cluster.model_dump().items() if x}
+        # With one thread, it would wait for itself, forever.
+        os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(max(cores(), self.size)))
         try:
             tf.distribute.Server(tf.train.ClusterSpec(addresses), self.task.type, self.task.index)
         except tf.errors.OpError as error:

@@ -57,8 +57,9 @@ def extend(
     if not 0 < learning_rate < math.inf:
         raise UsageError(f"expected a positive learning_rate, got {learning_rate}")
     graph, ids = _extended_graph(run.graph, triples)
-    config = run.model.get_config() | {"num_entities": graph.num_entities, "freeze_entities": False}
-    model = JoBi.from_config(config)
+    # The initial embeddings are replaced, and an initializer may have the shape of the other table.
+    changes = {"num_entities": graph.num_entities, "freeze_entities": False, "entity_initializer": None}
+    model = type(run.model).from_config(run.model.get_config() | changes)
     seen = np.append(run.graph.seen_in_training, np.zeros(graph.num_entities - run.graph.num_entities, bool))
     new = np.setdiff1d(ids[:, [0, 2]], np.flatnonzero(seen))
     warm_start(model, graph, run)
@@ -66,7 +67,7 @@ def extend(
         table = model.entities.table.numpy()
         table[new] = _first_vectors(table, Occurrences.of_graph(run.graph), ids, new)
         model.entities.table.assign(table)
-        _fit(model, run.config, graph, ids, new, steps, learning_rate)
+        _fit(model, run.config, graph, ids, new, steps, float(learning_rate))
     splits, weights = ({k: v for k, v in x.items() if k != SPLIT} for x in (graph.splits, graph.weights))
     graph = Graph(graph.name, graph.entities, graph.relations, splits, weights=weights)
     return Run(None, run.config, graph, model)

@@ -104,17 +104,18 @@ def side_by_side(models: Sequence[JoBi], weights: np.ndarray) -> JoBi:
     """
     first, dims = models[0], [x.dim for x in models]
     scorer = type(first.scorer)()
-    model = JoBi(first.num_entities, first.num_relations, sum(dims), scorer, joint=False, reciprocal=first.reciprocal)
+    counts, total = (first.num_entities, first.num_relations), sum(dims)
+    model = JoBi(*counts, total, scorer, joint=False, reciprocal=first.reciprocal, dtype="float32")
     entities, relations = model.entities.table.numpy(), model.heads[0].relations.table.numpy()
     starts = np.cumsum([0, *dims[:-1]])
     if isinstance(scorer, RESCAL):
         relations[:] = 0
     for other, start, weight in zip(models, starts, weights.T.astype(np.float32), strict=True):
         own = np.arange(start, start + other.dim)
-        columns = np.concatenate([part * sum(dims) + own for part in range(scorer.parts)])
+        columns = np.concatenate([part * total + own for part in range(scorer.parts)])
         entities[:, columns] = other.entities.table
         if isinstance(scorer, RESCAL):  # a diagonal block of the matrix
-            columns = (sum(dims) * own[:, None] + own).ravel()
+            columns = (total * own[:, None] + own).ravel()
         relations[:, columns] = weight[:, None] * other.heads[0].relations.table.numpy()
     model.entities.table.assign(entities)
     model.heads[0].relations.table.assign(relations)

@@ -42,6 +42,8 @@ class Pool(ByName):
     """
 
     def __init__(self, runs: Sequence[Run | str | Path], rules: RuleModel | None = None):
+        if not isinstance(rules, RuleModel | None):
+            raise UsageError(f"expected a RuleModel as rules, got {type(rules).__name__}")
         members: list[Run | RuleModel] = [*load_runs(runs)]
         members += [rules] if rules else []
         if len(members) < 2:

@@ -1,6 +1,8 @@
 """A trained run, to be queried by name."""
 
+import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +25,8 @@ from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder, run_path
 from jobi_tf.training.storage import has_weights, load_model, read_weights, save_model
 from jobi_tf.workers import parts_of, read_in_blocks
+
+RECORDS = ("metrics.jsonl", "metrics.csv", "merged.json", "auto.json", "environment.json")  # of how a run was trained
 
 
 class RelationAnswer(NamedTuple):
@@ -79,6 +83,8 @@ class Run(ByName):
         Example:
             >>> run = jobi_tf.Run.from_model(model, graph).save("runs/mine")
         """
+        if not isinstance(model, JoBi):
+            raise UsageError(f"expected a JoBi as model, got {type(model).__name__}")
         check_graph(model, graph)
         return cls(None, config_of(model, graph, **settings), graph, model)
 
@@ -200,6 +206,8 @@ class Run(ByName):
     def save(self, folder: str | Path) -> "Run":
         """Writes the run to a new folder, which `jobi_tf.load_run` opens, and returns the run in the folder.
 
+        It has the history of the run, but neither its checkpoints, evaluations nor logs.
+
         Raises:
             UsageError: the folder is not empty.
             OSError: it cannot be written.
@@ -207,6 +215,9 @@ class Run(ByName):
         check_new(Path(folder))
         with new_folder(Path(folder)) as beside:
             RunFolder(beside).begin(self.config, self.graph)
+            for record in [self.path / name for name in RECORDS] if self.path else []:
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(record, beside / record.name)
             save_model(self.model, beside / "model.keras")
         return load_run(folder)
 
@@ -235,11 +246,14 @@ def load_runs(runs: Sequence[Run | str | Path]) -> list[Run]:
     """Returns runs, of which some may be given by their folders.
 
     Raises:
-        UsageError: it is the folder of one run, instead of a list.
+        UsageError: it is the folder of one run, instead of a list, or one is something else.
         DataError: a folder is not that of a run.
     """
     if isinstance(runs, str | Path):
         raise UsageError(f"expected a list of runs, got {str(runs)!r}")
+    for run in runs:
+        if not isinstance(run, Run | str | Path):
+            raise UsageError(f"expected runs or their folders, got {type(run).__name__}")
     return [x if isinstance(x, Run) else load_run(x) for x in runs]
 
 

@@ -1,5 +1,6 @@
 """ConvE: its net in NumPy, what a query of training sees besides, and what goes with it."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -43,6 +44,16 @@ def pairs(count, dim=12):
 def undropped(net):
     net.drop_maps.rate = net.drop_hidden.rate = 0.0
     return net
+
+
+def test_scores_are_those_of_float32_under_a_global_policy_too():
+    triples, policy = [[0, 1, 2], [3, 2, 1]], keras.config.dtype_policy()
+    expected = drawn().scores(triples, TAIL)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        np.testing.assert_array_equal(drawn(dtype="float32").scores(triples, TAIL), expected)
+    finally:
+        keras.config.set_dtype_policy(policy)
 
 
 @pytest.mark.parametrize(("dim", "expected"), [(9, (3, 3)), (20, (5, 4)), (36, (6, 6)), (200, (20, 10))])

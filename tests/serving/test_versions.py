@@ -201,6 +201,7 @@ def test_versions_that_are_removed(tiny, folder):
         assert states(server) == {2: "AVAILABLE"}
         shutil.rmtree(folder / "2")
         settled(server, {1: "AVAILABLE", 2: "END"})
+        assert any(line.startswith("serving m version 1 at") for line in server.log)
         assert score(server) == pytest.approx(before / 2)
         folder.rename(folder.with_name("away"))  # the last version stays in memory
         threading.Event().wait(0.3)

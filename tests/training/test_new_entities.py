@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 
@@ -121,7 +122,10 @@ def test_a_truncated_file_of_vectors_is_refused(tmp_path):
         read_vectors(path, 16)
 
 
-@pytest.mark.parametrize("options", [{}, {"scorer": "conve", "dim": 9}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"scorer": "conve", "dim": 9}, {"entity_initializer": keras.initializers.Constant(np.ones((30, 16)))}],
+)
 def test_a_reciprocal_model_of_fit_can_be_extended(options):
     model = jobi_tf.JoBi(GRAPH.num_entities, GRAPH.num_relations, reciprocal=True, **{"dim": 8} | options)
     extended = jobi_tf.Run.from_model(model, GRAPH).extend([("new", "relation 1", "entity 1")], steps=2)

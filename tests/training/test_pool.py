@@ -65,6 +65,9 @@ def test_what_cannot_be_pooled_is_a_usage_error():
         jobi_tf.Pool([untrained()])
     with pytest.raises(UsageError, match=other.fingerprint[:8]):
         jobi_tf.Pool([untrained()], jobi_tf.RuleModel(other))
+    for wrong in ((untrained(), None), jobi_tf.RuleModel(other)), ((untrained(),), untrained()):
+        with pytest.raises(UsageError, match=r"got (NoneType|Run)"):
+            jobi_tf.Pool(*wrong)
     empty = random_graph(valid=0)
     with pytest.raises(UsageError, match="valid"):
         jobi_tf.Pool([untrained(graph=empty), untrained(graph=empty)])

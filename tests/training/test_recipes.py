@@ -99,6 +99,7 @@ def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
     assert {x["settings"]["dim"] for x in found["candidates"] if "dim" in x["settings"]} == {4}
     assert run.config.loss == found["chosen"].get("loss", "softmax")
     assert run.history["epoch"][-1] <= 3
+    assert max(x["epochs"] for x in found["candidates"]) <= 3
     assert "search" in capsys.readouterr().err
     options = {"schedule": "cosine", "warmup_epochs": 1}
     run = jobi_tf.train(GRAPH, recipe="auto", minutes=0.1, dim=4, epochs=2, **options, run_dir=tmp_path / "warm")

@@ -138,3 +138,4 @@ def test_a_run_is_saved_as_another_folder(run, tmp_path):
     np.testing.assert_array_equal(saved.model.entities.table, run.model.entities.table)
     assert saved.graph.fingerprint == run.graph.fingerprint
     assert saved.config == run.config
+    assert saved.history == run.history

@@ -14,7 +14,7 @@ FILTERS, KERNEL = 32, 3
 FEATURE_DROPOUT, HIDDEN_DROPOUT = 0.2, 0.3  # of whole feature maps, and of the output of the dense layer
 # Momentum and epsilon of the authors' code (PyTorch's): initial embeddings are so small that Keras' epsilon would
 # exceed their variance. Synchronized, since the running means of several devices would otherwise differ.
-BATCH_NORM = {"momentum": 0.9, "epsilon": 1e-5, "synchronized": True}
+BATCH_NORM = {"momentum": 0.9, "epsilon": 1e-5, "synchronized": True, "dtype": "float32"}
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -58,10 +58,11 @@ class ConvolutionNet(keras.layers.Layer):
         # Without biases and scales that the next batch norm removes again: they would drift by noise.
         self.norm = layers.BatchNormalization(**BATCH_NORM, center=False, scale=False)
         kernel = glorot(fold_in(seed, "convolution"))
-        self.convolution = layers.Conv2D(FILTERS, KERNEL, use_bias=False, kernel_initializer=kernel)
+        self.convolution = layers.Conv2D(FILTERS, KERNEL, use_bias=False, kernel_initializer=kernel, dtype="float32")
         self.norm_of_maps = layers.BatchNormalization(**BATCH_NORM)
         self.drop_maps = Dropout(FEATURE_DROPOUT, fold_in(seed, "maps"), noise_shape=(-1, 1, 1, FILTERS))
-        self.dense = layers.Dense(dim, use_bias=False, kernel_initializer=glorot(fold_in(seed, "dense")))
+        kernel = glorot(fold_in(seed, "dense"))
+        self.dense = layers.Dense(dim, use_bias=False, kernel_initializer=kernel, dtype="float32")
         self.drop_hidden = Dropout(HIDDEN_DROPOUT, fold_in(seed, "hidden"))
         self.norm_of_query = layers.BatchNormalization(**BATCH_NORM)
         self.norm.build((None, *self.shape))
