@@ -18,7 +18,7 @@ from jobi_tf.tables import html_table
 
 FORMAT = 1
 SPLITS = ("train", "valid", "test")
-# A header has one name of each row, those of head, relation and tail; of several, the first.
+# Usual names of the columns of heads, relations and tails; where a table has several, the first one counts.
 _HEADER = (
     ("head", "subject", "source", "from", "h", "s"),
     ("relation", "predicate", "relationship", "property", "rel", "r", "p"),
@@ -267,7 +267,7 @@ def check_is_graph(graph: Any) -> None:
 
 
 def known_header(names: Collection[str]) -> list[str] | None:
-    """Returns which of these lower-case names are those of head, relation and tail; None without one of them."""
+    """Returns the names of the head, relation and tail columns among lower-case names; None if one is missing."""
     found = [next((name for name in known if name in names), None) for known in _HEADER]
     return None if None in found else found  # type: ignore[return-value]
 
@@ -278,14 +278,13 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
     Raises:
         DataError: it has not three columns, or a name is missing, empty or has a line break.
     """
-    is_frame = hasattr(triples, "columns") and hasattr(triples, "to_numpy")
-    if is_frame:
+    if hasattr(triples, "columns") and hasattr(triples, "to_numpy"):  # a DataFrame
         names = [str(name).strip().casefold() for name in triples.columns]
         known = known_header(names)
         places = [names.index(name) for name in known] if known else range(len(names))[:3]
         # Each by itself, since columns of several dtypes become one of floats.
         frame = triples.iloc if hasattr(triples, "iloc") else triples
-        columns, shape = [frame[:, i].to_list() for i in places], [len(triples), len(places)]
+        triples = zip(*(frame[:, i].to_list() for i in places), strict=True)
     elif hasattr(triples, "edges"):  # a networkx graph
         if not triples.is_directed():
             raise DataError(
@@ -296,13 +295,12 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
             raise DataError(f"expected an attribute `relation` of each edge in {split}, got an edge without it")
     elif isinstance(triples, str | Path | Graph) or not hasattr(triples, "__iter__"):
         raise DataError(f"expected triples of names in {split}, got {triples!r}; jobi_tf.load_graph reads files")
-    if not is_frame:
-        rows = np.array([*triples], object)
-        columns, shape = rows.T.tolist(), [*rows.shape]
-    if not shape[0]:
+    rows = np.array([*triples], object)
+    if not len(rows):
         return [[], [], []]
-    if shape[1:] != [3]:
-        raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {shape}")
+    if rows.ndim != 2 or rows.shape[1] != 3:
+        raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {list(rows.shape)}")
+    columns = rows.T.tolist()
     return [[_checked_name(name, row, split) for row, name in enumerate(column)] for column in columns]
 
 

@@ -115,7 +115,7 @@ def export_run(
         ...     head=tf.constant(["steroid"]), relation=tf.constant(["affects"]), k=tf.constant([5]))["tail"]
     """
     folder = Path(folder)
-    if isinstance(run, str | Path) or not isinstance(getattr(run, "model", None), JoBi):
+    if not isinstance(getattr(run, "model", None), JoBi):
         raise UsageError(f"expected a run, as jobi_tf.load_run opens it, got {run!r}")
     if dtype not in DTYPES:
         raise UsageError(f"expected dtype to be one of {', '.join(DTYPES)}, got {dtype!r}")

@@ -153,8 +153,8 @@ def train_auto(
     graph and of each candidate.
 
     Args:
-        config: the settings that are given, which no candidate changes. Those of the schedule and of rankings are for
-            the training after the search.
+        config: the settings that are given, which no candidate changes. Those of the schedule and of rankings apply
+            to the training after the search.
         graph: the graph, instead of that of the settings.
         callbacks: as for `jobi_tf.train`, for the training after the search.
         say: called with each line about what is done and why; None: print them on stderr if there are callbacks.

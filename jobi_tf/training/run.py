@@ -206,7 +206,7 @@ class Run(ByName):
     def save(self, folder: str | Path) -> "Run":
         """Writes the run to a new folder, which `jobi_tf.load_run` opens, and returns the run in the folder.
 
-        It has the history of the run, but neither its checkpoints, evaluations nor logs.
+        The history is copied; checkpoints, evaluations and logs are not.
 
         Raises:
             UsageError: the folder is not empty.
@@ -246,7 +246,7 @@ def load_runs(runs: Sequence[Run | str | Path]) -> list[Run]:
     """Returns runs, of which some may be given by their folders.
 
     Raises:
-        UsageError: it is the folder of one run, instead of a list, or one is something else.
+        UsageError: it is the folder of one run instead of a list, or an item is neither a run nor a folder.
         DataError: a folder is not that of a run.
     """
     if isinstance(runs, str | Path):

@@ -158,8 +158,10 @@ def test_servers_train_as_one_process_and_others_go_on(umls, call, tmp_path):
         assert a == pytest.approx(b, rel=1e-4)
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # where TensorFlow would have one thread
-    launch("-q", "--resume", several, "--epochs", 3, workers=2, servers=1)
-    os.sched_setaffinity(0, cores)
+    try:
+        launch("-q", "--resume", several, "--epochs", 3, workers=2, servers=1)
+    finally:
+        os.sched_setaffinity(0, cores)
     losses = [row["loss"] for row in epoch_rows(several)]
     assert len(losses) == 3
     assert losses == sorted(losses, reverse=True)
