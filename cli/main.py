@@ -24,6 +24,7 @@ COMMANDS = {
     "launch": "Train with several processes on this machine.",
     "merge": "Merge runs into one by adding their scores.",
     "rules": "Mine rules, and rank by them alone.",
+    "soft-labels": "Find likely answers from which a smaller model learns.",
     "plan": "Estimate the memory and time of a training.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
@@ -67,7 +68,8 @@ class CommandLine(cloup.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Imports a command."""
-        return getattr(import_module(f"jobi_tf.cli.commands.{name}"), name) if name in COMMANDS else None
+        module = name.replace("-", "_")
+        return getattr(import_module(f"jobi_tf.cli.commands.{module}"), module) if name in COMMANDS else None
 
     def handle_bad_command_name(
         self, bad_name: str, valid_names: list[str], error: click.UsageError

@@ -231,7 +231,7 @@ SETTINGS = {
     "Data": "dataset split columns header weights",
     "Model": "model dim joint reciprocal warm_start entity_vectors freeze_entities",
     "Loss": "loss alpha answers_per_query rare_weight pair_entities margin adversarial_temperature label_smoothing "
-    "n3 n3_pair l2 dura entity_dropout relation_dropout relation_prediction",
+    "soft_labels soft_weight n3 n3_pair l2 dura entity_dropout relation_dropout relation_prediction",
     "Negatives": "p negatives negatives_mode chunk filter_negatives",
     "Optimizer": "optimizer learning_rate batch_size",
     "Schedule": "schedule warmup_epochs epochs average_epochs eval_every eval_first monitor patience",
@@ -249,6 +249,7 @@ METAVARS = {
     "recipe": "NAME|FILE",
     "warm_start": "RUN",
     "entity_vectors": "FILE",
+    "soft_labels": "FILE",
     "checkpoint_every": "N|Nm",
     "tensorboard": "PARTS",
     "profile": "FIRST:LAST",

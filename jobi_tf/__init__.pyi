@@ -4,12 +4,14 @@ from .data.batches import query_batches as query_batches
 from .data.batches import steps_per_epoch as steps_per_epoch
 from .data.batches import training_batches as training_batches
 from .data.graph import Graph as Graph
+from .data.soft_labels import SoftLabels as SoftLabels
 from .datasets import load_graph as load_graph
 from .errors import DataError as DataError
 from .errors import JobiError as JobiError
 from .errors import UsageError as UsageError
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.rules import RuleModel as RuleModel
+from .evaluation.soft_labels import soft_labels as soft_labels
 from .export.export import export_run as export_run
 from .losses import FullSoftmax as FullSoftmax
 from .losses import PairCrossentropy as PairCrossentropy

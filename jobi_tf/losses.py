@@ -129,7 +129,8 @@ class SampledMargin(_Loss):
 class FullSoftmax(_Loss):
     """Mean negative log-likelihood of the answers to a query under a softmax over all entities.
 
-    Labels are the ids of the answers, [B, m], padded with -1; each row has at least one answer.
+    Labels are the ids of the answers, [B, m], padded with -1; each row has at least one answer. With soft labels they
+    are ids and shares of the target, [B, 2, m].
     Loss of the triple head in the appendix of Balkır et al. 2019.
 
     Args:
@@ -149,12 +150,15 @@ class FullSoftmax(_Loss):
         self.label_smoothing = _share(label_smoothing)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Returns the loss of each row: ids [B, m] and logits [B, E] → float [B]."""
-        logits = tf.convert_to_tensor(y_pred)
-        ids = tf.cast(y_true, tf.int32)
-        given = tf.cast(ids >= 0, logits.dtype)  # [B, m]
-        ids, even = tf.maximum(ids, 0), self.label_smoothing
-        share = (1 - even) * given / tf.reduce_sum(given, 1, keepdims=True)
+        """Returns the loss of each row: ids [B, m], or ids and shares [B, 2, m], and logits [B, E] → float [B]."""
+        logits, labels = tf.convert_to_tensor(y_pred), tf.convert_to_tensor(y_true)
+        if labels.shape.rank == 3:
+            labels, share = labels[:, 0], tf.cast(labels[:, 1], logits.dtype)
+        else:
+            given = tf.cast(labels >= 0, logits.dtype)
+            share = given / tf.reduce_sum(given, 1, keepdims=True)  # [B, m]
+        ids, even = tf.maximum(tf.cast(labels, tf.int32), 0), self.label_smoothing
+        share *= 1 - even
 
         @tf.custom_gradient
         def loss(logits: tf.Tensor):  # type: ignore[no-untyped-def]

@@ -31,6 +31,13 @@ def slopes(oracle, labels, scores):
 
 WEIGHTS = np.array([1.0, 0.5, 2.0, 3.0], np.float32)
 ANSWERS = np.array([[3, -1, -1], [0, 5, 2], [1, 4, -1]])
+SOFT = np.array(
+    [
+        [[3, -1, 2], [0.9, 0, 0.1]],
+        [[0, 5, 1], [0.25, 0.25, 0.5]],
+        [[1, 4, 0], [0.5, 0.5, 0]],
+    ]
+)  # fmt: skip
 ALL = np.random.default_rng(1).normal(scale=3, size=(3, 6)).astype(np.float32)
 
 
@@ -85,6 +92,19 @@ def full(share):
     return oracle
 
 
+def soft(share):
+    def oracle(labels, logits):
+        """The cross-entropy of a target that is given as ids and shares."""
+        target = np.zeros(logits.shape)
+        for row, (ids, shares) in zip(target, labels, strict=True):
+            row[ids[shares > 0].astype(int)] = shares[shares > 0]
+        target = (1 - share) * target + share / logits.shape[1]
+        logs = logits - np.log(np.exp(logits.astype(np.float64)).sum(1, keepdims=True))
+        return -(target * logs).sum(1)
+
+    return oracle
+
+
 def pair(size):
     def oracle(labels, scores):
         p = 1 / (1 + np.exp(-size - scores.astype(np.float64)))
@@ -103,6 +123,8 @@ CASES = [
     (SampledMargin(2.5), margin(2.5), LABELS, LOGITS),
     (FullSoftmax(), full(0), ANSWERS, ALL),
     (FullSoftmax(0.3), full(0.3), ANSWERS, ALL),
+    (FullSoftmax(), soft(0), SOFT, ALL),
+    (FullSoftmax(0.3), soft(0.3), SOFT, ALL),
     (PairCrossentropy(), pair(0), SEEN, ALL),
     (PairCrossentropy(2.0), pair(2.0), SEEN, ALL),
 ]

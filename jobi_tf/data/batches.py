@@ -12,6 +12,7 @@ from jobi_tf.data.negatives import WHOLE, NegativeSampler, Part
 from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences, entity_degrees
 from jobi_tf.data.seeds import stream
 from jobi_tf.data.shards import RECORD, Shards
+from jobi_tf.data.soft_labels import SoftLabels
 from jobi_tf.errors import UsageError, check_at_least
 
 MODES = ("own", "by-side", "shared", "shared-by-side")
@@ -209,6 +210,8 @@ def query_batches(
     answers_per_query: int = ANSWERS_PER_QUERY,
     rare_weight: float = 1.0,
     pair_entities: int | None = None,
+    soft_labels: SoftLabels | None = None,
+    soft_weight: float = 10.0,
     split: str = "train",
     first_step: int = 0,
     part: Part = WHOLE,
@@ -232,6 +235,9 @@ def query_batches(
             (DURA).
         pair_entities: number of entities that the pair head scores in a step, M. The steps take all entities in turn,
             in an order that changes, so that the expected loss is that of all entities. None: all entities, E.
+        soft_labels: other answers to the queries of training, which get a share of the target of the triple head.
+        soft_weight: what the teacher's odds of these answers are multiplied by, above 0. The answers in training, which
+            the teacher has learned, would otherwise get nearly all of the target.
         split: the split whose queries are in the batches.
         first_step: number of batches to skip; a number, or a tensor in a graph.
         part: the part of each batch to return, for one of several workers; `Part(0, 2)` of `jobi_tf.data.negatives` is
@@ -240,13 +246,15 @@ def query_batches(
     Returns:
         A dataset of `(inputs, labels, weights)`. `inputs` are the fields of `jobi_tf.models.batches.Queries`, with the
         queries for heads before those for tails. `labels` has the key `triple`, the answers, int32 [B, m], padded with
-        -1; and `pair` if `joint`, int8 [B, E] or [B, M], 1 for entities seen on that side of the relation in training.
+        -1, or with `soft_labels` the answers and their shares, float32 [B, 2, m + k]; and `pair` if `joint`, int8
+        [B, E] or [B, M], 1 for entities seen on that side of the relation in training.
         The weight of a query, float32 [B], is its number of answers divided by the mean number. `rare_weight`
         changes the weights of the triple head only, not those of the pair head and of regularisers.
 
     Raises:
         UsageError: an argument is out of range or has no effect, the batch is larger than the number of queries, or
             the graph has weights for its triples.
+        DataError: `soft_labels` are of another graph.
     """
     check_is_graph(graph)
     if graph.weights:
@@ -258,19 +266,26 @@ def query_batches(
     if rare_weight < 1 and answers_per_query > 1:
         raise UsageError(f"expected answers_per_query=1 with rare_weight, got {answers_per_query}")
     check_at_least(1, answers_per_query=answers_per_query, pair_entities=1 if pair_entities is None else pair_entities)
+    if not soft_weight > 0:
+        raise UsageError(f"expected soft_weight above 0, got {soft_weight}")
+    if soft_labels is not None:
+        if split != "train":
+            raise UsageError(f"expected the split train with soft labels, got {split}")
+        soft_labels.check(graph)
     known = KnownAnswers.of_graph(graph, [split])
     parts, place = known.answers.in_parts(answers_per_query)
     count = len(place)
     _full_batches(count, batch_size, f"{split} queries")  # raises for a size that makes no step
-    rest, relations = np.divmod(known.keys[place], known.num_relations)
-    sides, anchors = np.divmod(rest, known.num_entities)
-    queries = tf.constant(np.stack([anchors, relations, sides], 1), tf.int32)
+    queries = tf.constant(known.queries()[place], tf.int32)
     mean_answers, listed = len(parts.entities) / count, _ragged(parts)
     seen = _ragged(Occurrences.of_graph(graph).seen) if joint else None
     if rare_weight < 1:
         degrees = entity_degrees(graph.train, graph.num_entities)
         factors = rare_weight + (1 - rare_weight) * degrees[parts.entities] / degrees.max()
         factors = tf.constant(factors / factors.mean(), tf.float32)  # one for each query
+    if soft_labels is not None:
+        soft = tf.constant(np.stack([soft_labels.entities, soft_labels.shares(soft_weight)], 1), tf.float32)
+        places = tf.constant(place)
     order, turns = stream(seed, "order"), stream(seed, "pair entities")
     entities = graph.num_entities
     size = min(pair_entities or entities, entities)
@@ -283,6 +298,8 @@ def query_batches(
         inputs["answers"] = answers.to_tensor(-1)
         inputs["weights"] = tf.cast(answers.row_lengths(), tf.float32) / mean_answers
         labels = {"triple": inputs["answers"]}
+        if soft_labels is not None:
+            labels["triple"] = _with_soft_labels(answers, tf.gather(soft, tf.gather(places, ids)))
         if seen is not None:
             distinct, place = tf.unique(inputs["sides"] * graph.num_relations + inputs["relations"])
             pairs = _multi_hot(tf.gather(seen, distinct), entities)
@@ -310,6 +327,17 @@ def _ragged(lists: Csr) -> tf.RaggedTensor:
     """Returns lists of entities as a tensor, ragged int32 [lists, …]."""
     offsets = tf.constant(lists.offsets, tf.int64)
     return tf.RaggedTensor.from_row_splits(tf.constant(lists.entities, tf.int32), offsets, validate=False)
+
+
+def _with_soft_labels(answers: tf.RaggedTensor, soft: tf.Tensor) -> tf.Tensor:
+    """Returns the answers and soft labels, float32 [B, 2, k] with entities and shares, as one: float32 [B, 2, m + k].
+
+    The answers share evenly what the soft labels leave.
+    """
+    left = 1 - tf.reduce_sum(soft[:, 1], 1)
+    share = left / tf.cast(answers.row_lengths(), tf.float32)
+    ids = tf.cast(answers.to_tensor(-1), tf.float32)
+    return tf.concat([tf.stack([ids, tf.where(ids < 0, 0.0, share[:, None])], 1), soft], 2)
 
 
 def _multi_hot(lists: tf.RaggedTensor, num_entities: int) -> tf.Tensor:

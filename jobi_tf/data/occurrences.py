@@ -208,6 +208,12 @@ class KnownAnswers:
                 parts.append(part[np.any(answers, axis=0)] if answers else part)
         return cls.from_triples(np.concatenate(parts), *sizes)
 
+    def queries(self) -> np.ndarray:
+        """Returns the anchor, the relation and the side of each query, int64 [queries, 3]."""
+        rest, relations = np.divmod(self.keys, self.num_relations)
+        sides, anchors = np.divmod(rest, self.num_entities)
+        return np.stack([anchors, relations, sides], 1)
+
     def lookup(self, side: int, triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Finds the known answers of each triple's query.
 

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("card.md")
 # Settings of the machine, not of the model.
-LEFT_OUT = {"dataset", "run_dir", "warm_start", "entity_vectors", "strategy", "devices", "logical_devices"}
+LEFT_OUT = {
+    "dataset",
+    "run_dir",
+    "warm_start",
+    "entity_vectors",
+    "soft_labels",
+    "strategy",
+    "devices",
+    "logical_devices",
+}
 MEANINGS = {
     "serving_default": "scores of triples",
     "score_ids": "scores of triples of ids, as in `entities.tsv` and `relations.tsv`",

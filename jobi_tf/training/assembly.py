@@ -15,6 +15,7 @@ from jobi_tf.data.batches import (
 )
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.negatives import Part
+from jobi_tf.data.soft_labels import SoftLabels
 from jobi_tf.errors import UsageError
 from jobi_tf.losses import FullSoftmax, PairCrossentropy, SampledLogistic, SampledMargin, SampledSoftmax
 from jobi_tf.models import scorers
@@ -220,6 +221,8 @@ def build_batches(
     names += ["chunk"] * config.shared
     options = {name: getattr(config, name) for name in ("batch_size", "joint", "seed", *names)}
     options |= {"split": split, "first_step": first_step, **more}
+    if config.soft_labels is not None and split == "train":
+        options |= {"soft_labels": SoftLabels.load(config.soft_labels, graph), "soft_weight": config.soft_weight}
     return (
         query_batches(graph, **options) if queries else training_batches(graph, mode=config.negatives_mode, **options)
     )

@@ -102,6 +102,12 @@ class TrainConfig(BaseModel):
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="share of the triple head's target that is spread over all candidates"
     )
+    soft_labels: str | None = Field(
+        None, description="full-softmax: file of `jobi-tf soft-labels`, from whose answers the triple head learns too"
+    )
+    soft_weight: float = Field(
+        10.0, gt=0, description="what the odds of soft labels are multiplied by, compared with answers in training"
+    )
     n3: float = Field(0.0, ge=0, description="weight of N3 on the embeddings of training triples")
     n3_pair: float = Field(0.0, ge=0, description="weight of N3 on the relation embeddings of the pair head")
     l2: float = Field(0.0, ge=0, description="weight of L2 on the embeddings of training triples")
@@ -241,9 +247,11 @@ class TrainConfig(BaseModel):
             yield ("table_dtype",), f"the loss {_FULL} updates the whole table in float32"
         else:
             reason = f"only the loss {_FULL} scores all entities"
-            yield ("answers_per_query", "rare_weight", "pair_entities", "precision"), reason
+            yield ("answers_per_query", "rare_weight", "pair_entities", "precision", "soft_labels"), reason
             if not self.shared:
                 yield ("chunk",), f"the negatives_mode {self.negatives_mode} shares no negatives"
+        if self.soft_labels is None or not self.full_softmax:
+            yield ("soft_weight",), "there are no soft labels"
         if self.loss not in ("logistic", "margin"):
             yield ("margin",), f"a margin does not change the loss {self.loss}"
         if self.loss != "logistic":
@@ -256,6 +264,8 @@ class TrainConfig(BaseModel):
             yield ("average_epochs",), "weights on parameter servers are not averaged"
         if not self.joint:
             yield ("alpha", "n3_pair", "pair_entities"), "joint is False, so there is no pair head"
+        if self.model == "rotate":
+            yield ("n3_pair",), "relations of RotatE are angles, which N3 leaves alone"
         if not self.eval_every:
             yield ("patience", "monitor", "eval_first"), "eval_every is 0, so validation triples are not ranked"
         if self.warm_start is None and self.entity_vectors is None:

@@ -35,8 +35,9 @@ def save_model(model: JoBi, path: Path) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         try:
             model.save(folder, zipped=False)
-        except RuntimeError as error:  # from HDF5, when it closes a file on a full disk
-            if number := re.search(r"errno = (\d+)", str(error)):
+        except (RuntimeError, UnboundLocalError) as error:
+            # HDF5 fails when it closes a file on a full disk, and Keras hides why a file cannot be opened.
+            if number := re.search(r"errno = (\d+)", f"{error} {error.__context__}"):
                 raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
             raise
         with zipfile.ZipFile(beside, "w") as archive:
@@ -74,9 +75,10 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
     Raises:
         DataError: the file is missing or damaged, or has an object of a class that is not registered.
     """
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"expected a saved model in {path}, which is missing, truncated or another kind of file")
     with damaged("a saved model", path):
+        with open(path, "rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise DataError(f"expected a saved model in {path}, which is truncated or another kind of file")
         try:
             return keras.saving.load_model(path, compile=compile)
         except TypeError as error:

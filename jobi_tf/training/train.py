@@ -10,6 +10,8 @@ import keras
 import numpy as np
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.shards import Shards
+from jobi_tf.data.soft_labels import SoftLabels
 from jobi_tf.errors import DataError, UsageError, damaged
 from jobi_tf.files import check_new, run_lock
 from jobi_tf.models.jobi import JoBi
@@ -135,6 +137,11 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
     """Trains with the given settings, whatever their recipe, and the defaults; otherwise as `train`."""
     if config.eval_every and not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, got none: set eval_every to 0")
+    # These raise before there is a folder.
+    if config.soft_labels is not None:
+        SoftLabels.load(config.soft_labels, graph)
+    if isinstance(graph.train, Shards):
+        graph.train.paths()
     folder = new_run_folder(config, graph)
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
@@ -199,8 +206,10 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
         )
     graph = Graph.open(folder.graph)
     state = folder.read_state(checkpoints[-1])
-    if config.epochs < state["epoch"]:
-        raise UsageError(f"expected at least the {state['epoch']} epochs that {folder.path} has, got {config.epochs}")
+    # The best model may be of an epoch after the checkpoint, which then has to be computed again.
+    trained = max([state["epoch"], *(row["epoch"] for row in folder.read_metrics())])
+    if config.epochs < trained:
+        raise UsageError(f"expected at least the {trained} epochs that {folder.path} has, got {config.epochs}")
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
     with workers_needed(strategy, folder.path), strategy.scope():

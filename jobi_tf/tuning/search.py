@@ -28,8 +28,9 @@ from jobi_tf.tuning.results import DATABASE, SPACE, Results, number, run_folder
 from jobi_tf.tuning.spaces import Space
 
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-# Of Optuna's plot of parameters that have one value in all trials.
+# Of Optuna's plots of parameters that have one value in all trials, or a value in few trials.
 warnings.filterwarnings("ignore", "Attempting to set identical low and high ylims")
+warnings.filterwarnings("ignore", "Some regimes for parameter")
 
 HEARTBEAT, GRACE = 10, 30  # seconds
 SECONDS_FOR_SQLITE = 60  # to wait for other processes that write

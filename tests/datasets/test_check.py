@@ -131,6 +131,11 @@ def test_one_and_a_half_partners_are_many(tmp_path):
     assert statistics(load_graph(folder)).by_relation[0].category == "1-N"
 
 
+def test_a_repeated_triple_adds_no_partner():
+    graph = Graph.from_triples([("a", "one", "b")] * 3)
+    assert statistics(graph).by_relation[0].category == "1-1"
+
+
 def test_statistics(tmp_path):
     one = [f"a{i} one b{i}" for i in range(4)]
     fan = [f"a0 fan c{i}" for i in range(4)]

@@ -315,6 +315,13 @@ def test_resume_refuses_other_settings(run):
     assert jobi_tf.load_run(run.path).config.dim == 8
 
 
+def test_no_fewer_epochs_than_the_best_model_may_have(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", checkpoint_every="2", eval_every=1, callbacks=[Interrupt("within an epoch", 3)])
+    with pytest.raises(UsageError, match="3 epochs"):
+        jobi_tf.resume(tmp_path / "run", epochs=2)
+
+
 def test_resume_needs_a_checkpoint(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "run", callbacks=[Interrupt("before its checkpoint", 0)], eval_every=0)

@@ -1,0 +1,66 @@
+"""Soft labels: likely answers to the queries of training that a trained teacher found, in a file."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jobi_tf.data.graph import Graph
+from jobi_tf.errors import DataError, UsageError, damaged
+from jobi_tf.files import written_beside
+
+
+class SoftLabels(NamedTuple):
+    """The most likely answers to each query of training that are not training triples, by a teacher.
+
+    Queries are in the order of `KnownAnswers.of_graph(graph, ["train"])`. `jobi_tf.soft_labels` makes them.
+
+    Args:
+        fingerprint: that of the graph.
+        entities: the answers, int32 [queries, k].
+        probabilities: those that the teacher gives to them among all entities, float32 [queries, k].
+    """
+
+    fingerprint: str
+    entities: np.ndarray
+    probabilities: np.ndarray
+
+    def save(self, path: str | Path) -> None:
+        """Writes an .npz file.
+
+        Raises:
+            UsageError: `path` does not end in .npz.
+        """
+        path = Path(path)
+        if path.suffix != ".npz":
+            raise UsageError(f"expected a file of soft labels that ends in .npz, got {path}")
+        with written_beside(path) as beside, beside.open("wb") as file:
+            np.savez_compressed(file, **self._asdict())
+
+    @classmethod
+    def load(cls, path: str | Path, graph: Graph) -> "SoftLabels":
+        """Reads such a file.
+
+        Raises:
+            DataError: the file cannot be read, or it is of another graph.
+        """
+        with damaged("soft labels", path), np.load(path) as file:
+            labels = cls(str(file["fingerprint"]), file["entities"], file["probabilities"])
+        labels.check(graph)
+        return labels
+
+    def check(self, graph: Graph) -> None:
+        """Raises a `DataError` if they are of another graph."""
+        if self.fingerprint != graph.fingerprint:
+            raise DataError(
+                f"expected soft labels of {graph.name} ({graph.fingerprint[:8]}), got those of another graph "
+                f"({self.fingerprint[:8]})"
+            )
+
+    def shares(self, weight: float) -> np.ndarray:
+        """Returns the share of the target of its query that each answer gets, float32 [queries, k].
+
+        The odds of all of them together are `weight` times those that the teacher gives to them.
+        """
+        together = self.probabilities.sum(1, keepdims=True)
+        return weight * self.probabilities / (1 + (weight - 1) * together)
