@@ -23,9 +23,22 @@ METRICS = {
 _OF_RELATIONS = ("implausible", "wrong_implausible")
 # What the command line decides, and what belongs to a file that is still to be split.
 _NOT_SET = {
-    *("recipe", "dataset", "seed", "run_dir", "split", "columns", "header", "strategy", "devices", "logical_devices")
+    *(
+        "recipe",
+        "dataset",
+        "seed",
+        "run_dir",
+        "soft_labels",
+        "split",
+        "columns",
+        "header",
+        "strategy",
+        "devices",
+        "logical_devices",
+    )
 }
 _QUICK = {"dim": 32, "epochs": 10}
+SOFT_LABELS = "soft-labels.npz"  # stands for the file of a run
 
 Settings = dict[str, Any]
 Figures = list[float | None]
@@ -35,8 +48,9 @@ class Row(StrictModel):
     """A line of a table or a curve.
 
     A row with `pool` ranks by the pooled runs of the rows with these names, which have the same seed, and by the rules
-    of the graph with `rules`; `rules` alone are without embeddings. One with `datasets` is left out on the experiment's
-    other data sets. A row that has none of `settings`, `like`, `pool` and `rules` only shows figures of the paper.
+    of the graph with `rules`; `rules` alone are without embeddings. With settings beside them, the row is trained with
+    soft labels of these runs and rules. One with `datasets` is left out on the experiment's other data sets. A row that
+    has none of `settings`, `like`, `pool` and `rules` only shows figures of the paper.
     """
 
     name: str = Field(min_length=1)
@@ -54,9 +68,14 @@ class Row(StrictModel):
         return self.settings is not None or self.like is not None
 
     @property
+    def is_pooled(self) -> bool:
+        """Whether it needs other rows or rules."""
+        return bool(self.pool) or self.rules
+
+    @property
     def is_run(self) -> bool:
         """Whether there is something to train or to rank."""
-        return self.is_trained or bool(self.pool) or self.rules
+        return self.is_trained or self.is_pooled
 
 
 class Sweep(StrictModel):
@@ -131,7 +150,7 @@ class Experiment(SettingsFile):
             _check_names(f"{place}: by_dataset", row.by_dataset, self.datasets)
             _check_names(f"{place}: paper", row.paper, self.datasets)
             _check_names(f"{place}: datasets", row.datasets or [], self.datasets)
-            if row.pool or row.rules:
+            if row.is_pooled:
                 self._check_pool(row, f"{place}: {'pool' if row.pool else 'rules'}")
             for dataset, figures in row.paper.items():
                 if len(figures) != count:
@@ -141,12 +160,13 @@ class Experiment(SettingsFile):
     def _check_pool(self, row: Row, place: str) -> None:
         if self.kind != "table":
             raise ValueError(f"{place}: expected the kind table, got {self.kind}")
-        if row.is_trained or row.by_dataset:
-            raise ValueError(f"{place}: expected neither settings nor like beside it")
-        if len(row.pool) == 1 and not row.rules:
+        if row.by_dataset and not row.is_trained:
+            raise ValueError(f"{place}: expected no by_dataset without settings")
+        if len(row.pool) == 1 and not row.rules and not row.is_trained:
             raise ValueError(f"{place}: expected two rows or more, or one and rules, got {row.pool[0]!r}")
         for dataset in row.datasets or self.datasets:
-            trained = [x.name for x in self.rows if x.is_trained and dataset in (x.datasets or self.datasets)]
+            rows = [x for x in self.rows if x.is_trained and not x.is_pooled]
+            trained = [x.name for x in rows if dataset in (x.datasets or self.datasets)]
             _check_names(f"{place}: rows trained on {dataset}", row.pool, trained)
 
     @classmethod
@@ -186,6 +206,8 @@ class Experiment(SettingsFile):
         settings = self.merged(row, dataset) | sweep
         if wrong := settings.keys() & _NOT_SET:
             raise UsageError(f"{where}: expected no setting {min(wrong)!r}: the command decides it, or the data set")
+        if row.is_pooled:
+            own["soft_labels"] = settings["soft_labels"] = SOFT_LABELS
         config = TrainConfig.create({"dataset": dataset} | settings, where)
         for name, reason in config.without_effect().items():
             if name in own:

@@ -17,7 +17,7 @@ from jobi_tf.datasets import NAMES, load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.files import run_lock
 from jobi_tf.jobs import SECONDS_FOR_THE_LOCK, Epoch, Jobs, JobStoppedError, one_at_a_time, train_or_resume
-from jobi_tf.reproduce.experiment import Experiment, Row
+from jobi_tf.reproduce.experiment import SOFT_LABELS, Experiment, Row
 from jobi_tf.reproduce.record import Record, measure, read_record, results, write_record
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
@@ -25,9 +25,13 @@ from jobi_tf.training.run_folder import RunFolder
 if TYPE_CHECKING:
     import keras
 
+    from jobi_tf.evaluation.answers import ByName
+
 MINUTES_OF_RULES = 10
 QUICK = "-quick"  # ends the names of folders and files of quick runs
-_NOT_OF_THE_RESULT = {"dataset", "seed", "run_dir", "strategy", "devices", "logical_devices", "tensorboard", "profile"}
+_NOT_OF_THE_RESULT = {
+    *("dataset", "seed", "run_dir", "soft_labels", "strategy", "devices", "logical_devices", "tensorboard", "profile")
+}
 
 
 @dataclass(frozen=True)
@@ -88,14 +92,19 @@ class PlannedRun:
     point: Any  # along a sweep, else None
     label: str  # without the seed
     config: TrainConfig  # with the seed and the folder
-    members: tuple[str, ...] = ()  # folders of the runs that it pools
-    rules: bool = False  # whether it ranks by the rules of the graph too, or alone
+    members: tuple[str, ...] = ()  # folders of the runs that it pools, or learns from
+    rules: bool = False  # whether it ranks by the rules of the graph too, or alone, or learns from them
     _records: list[Record] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def is_trained(self) -> bool:
         """Whether it is trained, not only ranked."""
-        return not (self.members or self.rules)
+        return self.config.soft_labels is not None or not self.is_pooled
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether other runs must be complete before, or rules are mined."""
+        return bool(self.members) or self.rules
 
     @property
     def path(self) -> Path:
@@ -173,23 +182,27 @@ def make_plan(
         folder = folder.with_name(folder.name + QUICK)
 
     def planned(source: Source, row: Row, point: Any, seed: int) -> PlannedRun:
-        label, members = f"{source.name}: {row.name}", tuple[str, ...]()
+        label, names = f"{source.name}: {row.name}", list[str]()
+        pooled = [planned(source, experiment.row(name), None, seed).path for name in row.pool]
         if row.is_trained:
             config = experiment.config(row, source.name, point, quick)
-            name = name_of(config)
+            names.append(name_of(config))
             label += f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
         else:
             config = TrainConfig.create({"dataset": source.place})
-            pooled = [planned(source, experiment.row(name), None, seed).path for name in row.pool]
+        if pooled:
             content = json.dumps([sorted(path.parent.name for path in pooled), row.rules])
-            name = f"pool-{hashlib.sha256(content.encode()).hexdigest()[:8]}" if pooled else "rules"
-            members = tuple(map(str, pooled))
-        path = folder / source.folder / name / f"seed-{seed}"
+            names.append(f"pool-{hashlib.sha256(content.encode()).hexdigest()[:8]}")
+        elif row.rules:
+            names.append("rules")
+        path = folder / source.folder / "-".join(names) / f"seed-{seed}"
         config = config.replace(dataset=source.place, seed=seed, run_dir=str(path))
-        return PlannedRun(source, row.name, point, label, config, members, row.rules)
+        if config.soft_labels is not None:
+            config = config.replace(soft_labels=f"{path}-{SOFT_LABELS}")
+        return PlannedRun(source, row.name, point, label, config, tuple(map(str, pooled)), row.rules)
 
     places = [(x, row, point) for x in sources for row in experiment.rows_on(x.name) for point in experiment.points]
-    places.sort(key=lambda place: not place[1].is_trained)  # what is pooled is trained before
+    places.sort(key=lambda place: place[1].is_pooled)  # what is pooled is trained before
     runs = [
         planned(source, row, point, seed)
         for seed in range(seeds or (1 if quick else experiment.seeds))
@@ -268,8 +281,8 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
         on_event(run, failed.get(run, ""))
 
     with ThreadPoolExecutor(jobs) as pool, Jobs(jobs) as processes:
-        for is_trained in (True, False):  # what is pooled is complete by then
-            for future in [pool.submit(train, run) for run in runs if run.is_trained == is_trained]:
+        for is_pooled in (False, True):  # what is pooled is complete by then
+            for future in [pool.submit(train, run) for run in runs if run.is_pooled == is_pooled]:
                 future.result()
     return failed
 
@@ -282,30 +295,44 @@ def make_run(
     with run_lock(folder.path, SECONDS_FOR_THE_LOCK):
         if read_record(folder.path) is not None:
             return  # another process was faster
-        if members or rules:
+        if config.soft_labels is None and (members or rules):
             folder.path.mkdir(parents=True, exist_ok=True)
             write_record(folder.path, _rank_pool(config, members, rules, jobs))
             return
+        if config.soft_labels is not None and not Path(config.soft_labels).exists():
+            from jobi_tf.evaluation.soft_labels import soft_labels
+
+            soft_labels(_pool(config, members, rules)).save(config.soft_labels)
         if folder.checkpoints():
             check_settings(folder, config)
         write_record(folder.path, measure(train_or_resume(config, [callback]), jobs))
-        # Three times as large as the model, and of use only to training.
+        # Larger than the model, and of use only to training.
         shutil.rmtree(folder.path / "checkpoints", ignore_errors=True)
+        if config.soft_labels is not None:
+            Path(config.soft_labels).unlink(missing_ok=True)
+
+
+def _pool(config: TrainConfig, members: Sequence[str], rules: bool) -> "ByName":
+    """Returns the pool of complete runs and rules, or one of them alone."""
+    from jobi_tf.evaluation.rules import RuleModel
+    from jobi_tf.training.pool import Pool
+    from jobi_tf.training.run import load_run
+
+    for member in members:
+        if read_record(Path(member)) is None:
+            raise DataError(f"expected the complete run {member}, which is pooled, got none")
+    mined = RuleModel(load_graph(config.dataset), minutes=MINUTES_OF_RULES) if rules else None
+    if len(members) + rules > 1:
+        return Pool(members, mined)
+    return mined or load_run(members[0])
 
 
 def _rank_pool(config: TrainConfig, members: Sequence[str], rules: bool, jobs: int) -> dict[str, Any]:
     """Ranks by the pool of complete runs and rules, or by rules alone."""
     from jobi_tf.evaluation.evaluate import evaluate
-    from jobi_tf.evaluation.rules import RuleModel
-    from jobi_tf.training.pool import Pool
 
-    for member in members:
-        if read_record(Path(member)) is None:
-            raise DataError(f"expected the complete run {member}, which is pooled, got none")
     start = time.monotonic()
-    mined = RuleModel(load_graph(config.dataset), minutes=MINUTES_OF_RULES) if rules else None
-    pool = Pool(members, mined) if members else mined
-    assert pool is not None
+    pool = _pool(config, members, rules)
     seconds = time.monotonic() - start
     settings = {"pool": [Path(member).parent.name for member in members], "rules": rules}
     return results(pool.graph, evaluate(pool), settings, seconds, jobs)

@@ -65,18 +65,25 @@ def write(
 
 def _settings(plan: Plan) -> dict[str, str]:
     """Returns for each data set the settings of its rows as YAML, but for those at their defaults."""
-    hidden = {"dataset", "seed", "run_dir", plan.experiment.sweep.setting if plan.experiment.sweep else ""}
+    hidden = {
+        "dataset",
+        "seed",
+        "run_dir",
+        "soft_labels",
+        plan.experiment.sweep.setting if plan.experiment.sweep else "",
+    }
     defaults = {name: field.default for name, field in TrainConfig.model_fields.items()}
     texts = {}
     for source in plan.sources:
         lines = {}
         for row in plan.experiment.rows_on(source.name):
-            if row.pool or row.rules:
-                lines[row.name] = row.model_dump(include={"pool", "rules"}, exclude_defaults=True)
+            needed = row.model_dump(include={"pool", "rules"}, exclude_defaults=True)
+            if not row.is_trained and needed:
+                lines[row.name] = needed
             elif runs := plan.at(row, source, plan.experiment.points[0]):
                 records = plan.records(row, source, plan.experiment.points[0])
                 settings = records[0].content["settings"] if records else runs[0].config.model_dump()
-                lines[row.name] = {
+                lines[row.name] = needed | {
                     name: value
                     for name, value in settings.items()
                     if name not in hidden and (name in _ALWAYS or value != defaults.get(name, value))

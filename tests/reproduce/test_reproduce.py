@@ -189,6 +189,16 @@ def test_pools_and_rules_are_rows(made):
     assert "0 left" not in made(made.write("pools", rows=[*ROWS, *pools])).stderr  # nothing is ranked twice
 
 
+def test_a_row_learns_from_a_pool(made):
+    taught = {"settings": {"joint": False, "loss": "full-softmax"}, "pool": ["plain"], "rules": True}
+    result = made(made.write("taught", rows=[*ROWS, {"name": "taught"} | taught]))
+    assert "3 of 3 runs complete" in result.stdout
+    (folder,) = (path.parent for path in made.runs.rglob("config.yaml") if load_run(path.parent).config.soft_labels)
+    assert [path.name for path in folder.parent.iterdir() if path.suffix == ".npz"] == []
+    settings = yaml.safe_load(re.search(r"```yaml\n(.*)```", (made.out / "taught.md").read_text(), re.DOTALL)[1])
+    assert settings["taught"].items() >= {"pool": ["plain"], "rules": True, "loss": "full-softmax"}.items()
+
+
 def test_without_matplotlib_there_is_no_picture(made, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = made(made.write("bare"))
