@@ -83,7 +83,7 @@ class CommandLine(cloup.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> None:
-        """Runs a command; SIGTERM interrupts it as Ctrl-C does."""
+        """Runs a command; SIGTERM interrupts it as SIGINT, Ctrl-C, does."""
         interrupted = False
 
         def interrupt(number: int, frame: object) -> None:
@@ -91,7 +91,8 @@ class CommandLine(cloup.Group):
             interrupted = True
             raise KeyboardInterrupt
 
-        before = signal.signal(signal.SIGTERM, interrupt)
+        numbers = [x for x in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(x) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, interrupt) for number in numbers}
         try:
             super().invoke(context)
             sys.stdout.flush()
@@ -100,13 +101,14 @@ class CommandLine(cloup.Group):
         except (BrokenPipeError, Interruption):  # a reader that has ended, as `head` does: click exits quietly
             raise
         except Exception as error:
-            if interrupted:  # extension modules turn an interruption of their import into an error of another kind
+            if interrupted:  # extension modules turn an interruption into an error of another kind
                 raise Interruption("Interrupted.") from None
             if os.environ.get("JOBI_TF_TRACEBACK") or (sentence := explain(error)) is None:
                 raise
             raise (click.UsageError if isinstance(error, UsageError) else click.ClickException)(sentence) from None
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 SETTINGS = cloup.Context.settings(help_option_names=["-h", "--help"], show_default=True)

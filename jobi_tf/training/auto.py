@@ -20,7 +20,10 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import distinct_triples
 from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
 from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.evaluation.metrics import best_row
+from jobi_tf.evaluation.rules import RuleModel
+from jobi_tf.evaluation.soft_labels import soft_labels
 from jobi_tf.files import written_beside
 from jobi_tf.launch import cores
 from jobi_tf.models import scorers
@@ -28,6 +31,7 @@ from jobi_tf.training.assembly import completed, epoch
 from jobi_tf.training.config import Recipe, TrainConfig, overridden
 from jobi_tf.training.devices import Cluster, training_strategy
 from jobi_tf.training.estimate import check_memory
+from jobi_tf.training.pool import Pool
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recording import SECONDS_PER_MINUTE, Callbacks, Training
 from jobi_tf.training.run import Run
@@ -37,6 +41,7 @@ from jobi_tf.training.train import new_run_folder, resume, train_as_configured
 MINUTES = 15.0
 SEARCH, LONGEST_SEARCH = 1 / 3, 2 / 3  # of the time; the longest one where the training after it takes little
 TRIAL_EPOCHS = 2  # of a candidate, at least: the first one is not typical, since TensorFlow traces and compiles in it
+TRAININGS = 3  # of the longest kind for which there is time after the longest search: a teacher, a student, and rules
 SECONDS_TO_BEGIN = 10  # of a training
 MOST_CANDIDATES = 8
 FEWEST_EPOCHS, MOST_EPOCHS, RANKINGS = 8, 60, 10  # of the training after the search
@@ -152,6 +157,9 @@ def train_auto(
     interrupted and resumed, its time is not limited. Its run folder gets `auto.json`, with what was measured of the
     graph and of each candidate.
 
+    Where there is time to train against all entities twice, the first run is a teacher: the second one learns from soft
+    labels of a pool of it and the rules of the graph. They are in a file beside the run folder until the end.
+
     Args:
         config: the settings that are given, which no candidate changes. Those of the schedule and of rankings apply
             to the training after the search.
@@ -175,7 +183,7 @@ def train_auto(
         raise UsageError("expected eval_every to be at least 1 for the recipe auto, which chooses by rankings, got 0")
     training_strategy(config)  # splits the CPU, if it has to, before TensorFlow starts
     graph = graph or config.load_graph()
-    new_run_folder(config, graph)
+    path = new_run_folder(config, graph).path
     if not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name} for the recipe auto, got none")
     look, given = Look.at(graph), config.model_dump(exclude_unset=True)
@@ -191,20 +199,37 @@ def train_auto(
         raise JobiError("no candidate of the recipe auto could be trained")
     best = ranked[0]
     left = begun + total - time.monotonic()
-    final = _final(best, given, left)
+    final = _final(best, given, left).replace(run_dir=str(path))
     reason = f"MRR {best.mrr[-1]:.4f} on {min(len(graph.valid), VALIDATION_TRIPLES):,} validation triples"
     say(f"chosen    {best}: {reason}, the best of {len(ranked)}")
     epochs = f"{final.epochs} epoch{'s' * (final.epochs > 1)}"
     say(f"training  at most {epochs} of about {best.seconds:.1f} s, for {max(0, left):.0f} s")
     measured = [{k: v for k, v in vars(x).items() if k != "config"} for x in candidates]
     record = {"graph": vars(look), "candidates": measured, "chosen": best.settings, "reason": reason}
+    labels = path.with_name(f"{path.name}-soft-labels.npz")
+    training = SECONDS_TO_BEGIN + final.epochs * best.seconds
+    if final.full_softmax and final.soft_labels is None and left > 2 * training:
+        _teach(final, graph, (left - 2 * training) / SECONDS_PER_MINUTE / 2, labels, say)
+        final = final.replace(soft_labels=str(labels))
 
     def every(training: Training) -> list[keras.callbacks.Callback]:
         with written_beside(training.folder.path / "auto.json") as beside:
             beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         return [*(callbacks(training) if callable(callbacks) else callbacks), _Until(begun + total)]
 
-    return train_as_configured(final, graph, every)
+    run = train_as_configured(final, graph, every)
+    labels.unlink(missing_ok=True)
+    return run
+
+
+def _teach(config: TrainConfig, graph: Graph, minutes: float, path: Path, say: Callable[[str], None]) -> None:
+    """Trains a teacher, and writes the soft labels of a pool of it and the rules of the graph."""
+    with tempfile.TemporaryDirectory() as folder:
+        teacher = train_as_configured(config.replace(run_dir=f"{folder}/teacher", tensorboard="none"), graph, [])
+        pool = Pool([teacher], RuleModel(graph, minutes))
+        soft_labels(pool).save(path)
+        mrr = [f"{evaluate(x, split='valid').metrics()['mrr']:.4f}" for x in (teacher, pool)]
+    say(f"teacher   MRR {mrr[0]} on the validation split, {mrr[1]} with the rules of the graph")
 
 
 def _search_seconds(look: Look, graph: Graph, given: Settings, total: float) -> float:
@@ -213,7 +238,7 @@ def _search_seconds(look: Look, graph: Graph, given: Settings, total: float) -> 
         first = completed(overridden(next(_pool(look)) | {"dim": LARGE_DIM}, given), graph)
     except UsageError:  # it does not go with a given setting
         return SEARCH * total
-    left = total - SECONDS_TO_BEGIN - 2 * MOST_EPOCHS * _seconds_an_epoch(first, graph)
+    left = total - TRAININGS * (SECONDS_TO_BEGIN + MOST_EPOCHS * _seconds_an_epoch(first, graph))
     return float(np.clip(left, SEARCH * total, LONGEST_SEARCH * total))
 
 

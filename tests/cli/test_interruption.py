@@ -51,3 +51,16 @@ def test_stopped_before_the_first_epoch(triples, call, tmp_path, monkeypatch):
     assert f"{tmp_path}/run" in result.stderr.splitlines()[-1]
     assert signal.getsignal(signal.SIGTERM) is before
     assert "checkpoint" in call("train", "--resume", tmp_path / "run", status=1).stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_that_a_library_turns_into_another_error(number, triples, call, tmp_path, monkeypatch):
+    def interrupt(*arguments, **options):
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            raise SystemError("bad argument to internal function") from None
+
+    monkeypatch.setattr("keras.Model.fit", interrupt)
+    result = call("train", "--dataset", triples, "--run-dir", tmp_path / "run", *OPTIONS, status=130)
+    assert "bad argument" not in result.stderr

@@ -106,6 +106,15 @@ def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
     assert run.config.warmup_epochs == 1
 
 
+def test_auto_learns_from_a_teacher_where_there_is_time(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("jobi_tf.training.auto.SECONDS_TO_BEGIN", 0)
+    options = {"recipe": "auto", "minutes": 0.2, "dim": 4, "epochs": 2, "loss": "full-softmax"}
+    run = jobi_tf.train(GRAPH, **options, run_dir=tmp_path / "run")
+    assert run.config.soft_labels is not None
+    assert "teacher" in capsys.readouterr().err
+    assert [x.name for x in tmp_path.iterdir() if x.suffix == ".npz"] == []
+
+
 @pytest.mark.processes
 def test_auto_trains_on_several_logical_devices(tmp_path):
     triples, command = write_towns(tmp_path / "towns"), [sys.executable, "-m", "jobi_tf.cli", "train", "--quiet"]
