@@ -13,7 +13,7 @@ from ..options import Command, open_runs, out_option, rules_option, run_name, ru
 @cloup.command(cls=Command)
 @runs_option()
 @rules_option
-@out_option("File, .npz.", required=True, folder=False)
+@out_option("File of soft labels, such as teacher.npz.", required=True, folder=False)
 def soft_labels(runs: tuple[Path, ...], rules: bool, out: Path) -> None:
     """Find likely answers to the queries of training by trained runs, from which a smaller model learns.
 

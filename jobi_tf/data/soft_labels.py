@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import DataError, UsageError, damaged
+from jobi_tf.errors import DataError, damaged
 from jobi_tf.files import written_beside
 
 
@@ -26,15 +26,8 @@ class SoftLabels(NamedTuple):
     probabilities: np.ndarray
 
     def save(self, path: str | Path) -> None:
-        """Writes an .npz file.
-
-        Raises:
-            UsageError: `path` does not end in .npz.
-        """
-        path = Path(path)
-        if path.suffix != ".npz":
-            raise UsageError(f"expected a file of soft labels that ends in .npz, got {path}")
-        with written_beside(path) as beside, beside.open("wb") as file:
+        """Writes an .npz file."""
+        with written_beside(Path(path)) as beside, beside.open("wb") as file:
             np.savez_compressed(file, **self._asdict())
 
     @classmethod

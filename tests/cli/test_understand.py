@@ -42,6 +42,17 @@ def test_rules_are_printed_written_and_ranked(triples, call, tmp_path):
     call("rules", triples, "--minutes", 0, status=2)
 
 
+def test_a_run_learns_from_soft_labels_of_a_pool(run, triples, call, tmp_path):
+    labels = tmp_path / "labels.npz"
+    printed = call("soft-labels", run, "--rules", "--out", labels).stdout
+    graph = jobi_tf.load_run(run).graph
+    assert f"{len(jobi_tf.SoftLabels.load(labels, graph).entities):,} queries of towns" in printed
+    options = ("--no-joint", "--loss", "full-softmax", "--dim", 4, "--epochs", 1, "--eval-every", 0)
+    call("train", "-q", triples, *options, "--soft-labels", labels, "--run-dir", tmp_path / "run")
+    assert jobi_tf.load_run(tmp_path / "run").config.soft_labels == str(labels)
+    assert "another graph" in call("train", "world", *options, "--soft-labels", labels, status=1).stderr
+
+
 def test_complete_streams_new_triples(run, call, tmp_path):
     graph = jobi_tf.load_run(run).graph
     facts = {tuple(x) for part in graph.splits.values() for x in part.tolist()}

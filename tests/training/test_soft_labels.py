@@ -42,8 +42,6 @@ def test_a_file_of_them(labels, tmp_path):
     (tmp_path / "labels.npz").write_bytes(b"no")
     with pytest.raises(DataError, match="damaged"):
         jobi_tf.SoftLabels.load(tmp_path / "labels.npz", GRAPH)
-    with pytest.raises(UsageError, match=r"\.npz"):
-        labels.save(tmp_path / "labels")
 
 
 def test_the_target_of_a_query_is_shared_by_odds(labels):
