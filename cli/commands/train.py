@@ -216,7 +216,7 @@ def _memory(memory: "Memory") -> str:
 
 
 def _negatives(config: TrainConfig) -> str:
-    parts = ["queries, each with all entities"]
+    parts = ["queries, each with all entities", f"soft labels {config.soft_labels}" if config.soft_labels else ""]
     if not config.full_softmax:
         parts = [
             f"{config.negatives} negatives per triple",

@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 TEMPLATE = Path(__file__).with_name("card.md")
 # Settings of the machine, not of the model.
 LEFT_OUT = {
-    "dataset",
-    "run_dir",
-    "warm_start",
-    "entity_vectors",
-    "soft_labels",
-    "strategy",
-    "devices",
-    "logical_devices",
+    *("dataset", "run_dir", "warm_start", "entity_vectors", "soft_labels", "strategy", "devices", "logical_devices")
 }
 MEANINGS = {
     "serving_default": "scores of triples",

@@ -23,19 +23,8 @@ METRICS = {
 _OF_RELATIONS = ("implausible", "wrong_implausible")
 # What the command line decides, and what belongs to a file that is still to be split.
 _NOT_SET = {
-    *(
-        "recipe",
-        "dataset",
-        "seed",
-        "run_dir",
-        "soft_labels",
-        "split",
-        "columns",
-        "header",
-        "strategy",
-        "devices",
-        "logical_devices",
-    )
+    *("recipe", "dataset", "seed", "run_dir", "soft_labels", "split", "columns", "header"),
+    *("strategy", "devices", "logical_devices"),
 }
 _QUICK = {"dim": 32, "epochs": 10}
 SOFT_LABELS = "soft-labels.npz"  # stands for the file of a run

@@ -65,13 +65,8 @@ def write(
 
 def _settings(plan: Plan) -> dict[str, str]:
     """Returns for each data set the settings of its rows as YAML, but for those at their defaults."""
-    hidden = {
-        "dataset",
-        "seed",
-        "run_dir",
-        "soft_labels",
-        plan.experiment.sweep.setting if plan.experiment.sweep else "",
-    }
+    swept = plan.experiment.sweep.setting if plan.experiment.sweep else ""
+    hidden = {"dataset", "seed", "run_dir", "soft_labels", swept}
     defaults = {name: field.default for name, field in TrainConfig.model_fields.items()}
     texts = {}
     for source in plan.sources:
