@@ -236,8 +236,8 @@ def query_batches(
         pair_entities: number of entities that the pair head scores in a step, M. The steps take all entities in turn,
             in an order that changes, so that the expected loss is that of all entities. None: all entities, E.
         soft_labels: other answers to the queries of training, which get a share of the target of the triple head.
-        soft_weight: what the teacher's odds of these answers are multiplied by, above 0. The answers in training, which
-            the teacher has learned, would otherwise get nearly all of the target.
+        soft_weight: what the teacher's odds of these answers are multiplied by, above 0. Otherwise the answers in
+            training, with which the teacher was trained, would get nearly all of the target.
         split: the split whose queries are in the batches.
         first_step: number of batches to skip; a number, or a tensor in a graph.
         part: the part of each batch to return, for one of several workers; `Part(0, 2)` of `jobi_tf.data.negatives` is
