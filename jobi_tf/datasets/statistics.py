@@ -7,6 +7,7 @@ from scipy import sparse
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, both_sides, distinct_triples, entity_degrees
+from jobi_tf.data.shards import Shards
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 _MANY = 1.5
@@ -111,7 +112,9 @@ def _by_relation(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     """Returns the training triples, distinct heads, distinct tails and category of each relation: [relations] each."""
     triples = np.bincount(graph.train[:, 1], minlength=graph.num_relations)
     heads, tails = np.diff(Occurrences.of_graph(graph).seen.offsets).reshape(len(SIDES), -1)
-    distinct = np.bincount(graph.train[distinct_triples(graph.train)[0], 1], minlength=graph.num_relations)
+    distinct = triples  # in shards, which may be larger than the memory, repeated triples count too
+    if not isinstance(graph.train, Shards):
+        distinct = np.bincount(graph.train[distinct_triples(graph.train)[0], 1], minlength=graph.num_relations)
     many_heads, many_tails = (distinct >= _MANY * np.maximum(partners, 1) for partners in (tails, heads))
     category = np.where(triples > 0, np.array(CATEGORIES)[2 * many_heads + many_tails], "unseen")
     return triples, heads, tails, category
