@@ -24,7 +24,7 @@ COMMANDS = {
     "launch": "Train with several processes on this machine.",
     "merge": "Merge runs into one by adding their scores.",
     "rules": "Mine rules, and rank by them alone.",
-    "soft-labels": "Find likely answers from which a smaller model learns.",
+    "soft-labels": "Write soft labels, from which another run learns.",
     "plan": "Estimate the memory and time of a training.",
     "evaluate": "Rank a split and print MRR and Hits@k.",
     "predict": "Find the best answers to queries, by name.",
@@ -83,7 +83,7 @@ class CommandLine(cloup.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> None:
-        """Runs a command; SIGTERM interrupts it as SIGINT, Ctrl-C, does."""
+        """Runs a command; SIGTERM interrupts it as SIGINT (Ctrl-C) does."""
         interrupted = False
 
         def interrupt(number: int, frame: object) -> None:

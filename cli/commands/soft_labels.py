@@ -15,7 +15,7 @@ from ..options import Command, open_runs, out_option, rules_option, run_name, ru
 @rules_option
 @out_option("File of soft labels, such as teacher.npz.", required=True, folder=False)
 def soft_labels(runs: tuple[Path, ...], rules: bool, out: Path) -> None:
-    """Find likely answers to the queries of training by trained runs, from which a smaller model learns.
+    """Write the most likely answers to the queries of training, by trained runs, for another run to learn from.
 
     \b
       jobi-tf soft-labels runs/large --out teacher.npz
@@ -23,8 +23,8 @@ def soft_labels(runs: tuple[Path, ...], rules: bool, out: Path) -> None:
       jobi-tf train umls --recipe strong --soft-labels teacher.npz
 
     RUN is the folder of a run that was trained with a softmax. Several runs of one graph, with any scorers, are pooled,
-    as by jobi-tf evaluate. For each query with an answer in training, the file has the 32 most likely other answers
-    with their probabilities.
+    as by jobi-tf evaluate. For each query with an answer in training, the file has the 32 most likely answers that are
+    not in training, with their probabilities.
     """
     teacher = open_runs(runs, rules)
     import jobi_tf
@@ -36,5 +36,5 @@ def soft_labels(runs: tuple[Path, ...], rules: bool, out: Path) -> None:
     left = labels.probabilities.sum(1).mean()
     click.echo(
         f"{len(labels.entities):,} queries of {teacher.graph.name}: {', '.join(map(run_name, runs))} "
-        f"{'and rules ' * rules}give other answers a probability of {left:.3f} on average\nwritten to {out}"
+        f"{'and rules ' * rules}give the new answers a probability of {left:.3f} on average\nwritten to {out}"
     )

@@ -1,4 +1,4 @@
-"""Soft labels: likely answers to the queries of training that a trained teacher found, in a file."""
+"""Soft labels: likely answers to the queries of training, with the probabilities that a teacher gives to them."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from jobi_tf.files import written_beside
 
 
 class SoftLabels(NamedTuple):
-    """The most likely answers to each query of training that are not training triples, by a teacher.
+    """For each query of training, the answers that a teacher finds most likely among those that are not in training.
 
     Queries are in the order of `KnownAnswers.of_graph(graph, ["train"])`. `jobi_tf.soft_labels` makes them.
 

@@ -55,11 +55,8 @@ def best_answers(
         JobiError: a score is not finite.
     """
     check_at_least(1, k=k)
-    rows, parts = model.candidates(), []
-    for queries in query_blocks(model, triples):
-        with full_float32():
-            scores = model.scores(tf.constant(queries), side, rows)
-        check_finite(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1))))
+    parts = []
+    for queries, scores in scored_blocks(model, triples, side):
         facts = np.zeros(scores.shape, bool)
         facts[known.lookup(side, queries)] = True
         if new_only:
@@ -81,6 +78,20 @@ def query_blocks(model: RankedModel, triples: np.ndarray) -> Iterator[np.ndarray
     """Yields as many queries at a time as `SCORES_AT_ONCE` has room for; of no queries one empty block."""
     size = max(1, SCORES_AT_ONCE // model.num_entities)
     return (triples[start : start + size] for start in range(0, len(triples) or 1, size))
+
+
+def scored_blocks(model: RankedModel, triples: np.ndarray, side: int) -> Iterator[tuple[np.ndarray, tf.Tensor]]:
+    """Yields these blocks of queries with the scores of all entities on one side, float32 [N, E].
+
+    Raises:
+        JobiError: a score is not finite.
+    """
+    rows = model.candidates()
+    for queries in query_blocks(model, triples):
+        with full_float32():
+            scores = model.scores(tf.constant(queries), side, rows)
+        check_finite(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1))))
+        yield queries, scores
 
 
 class Answer(NamedTuple):

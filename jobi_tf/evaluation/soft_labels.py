@@ -8,8 +8,7 @@ import tensorflow as tf
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.data.soft_labels import SoftLabels
 from jobi_tf.errors import UsageError, check_at_least
-from jobi_tf.evaluation.answers import ByName, query_blocks
-from jobi_tf.evaluation.ranker import check_finite, full_float32
+from jobi_tf.evaluation.answers import ByName, scored_blocks
 
 ANSWERS = 32  # of a query
 
@@ -17,12 +16,11 @@ ANSWERS = 32  # of a query
 def soft_labels(teacher: ByName, k: int = ANSWERS, progress: Callable[[int], object] | None = None) -> SoftLabels:
     """Finds the most likely answers to each query of training that are not training triples.
 
-    They are soft labels (Hinton et al. 2015) for a smaller model, which learns more from them than from the triples
-    alone: `query_batches(graph, soft_labels=…)`. The probability of an answer is a softmax of the teacher's scores for
-    all entities.
+    They are soft labels (Hinton et al. 2015), from which another model learns: `query_batches(graph, soft_labels=…)`.
+    The probability of an answer is the softmax of the teacher's scores over all entities.
 
     Args:
-        teacher: a run that was trained with a softmax, or a pool, whose weights are fitted to one.
+        teacher: a run that was trained with a softmax, or a pool of any runs.
         k: number of answers to a query.
         progress: called with the number of queries that are done, after each block.
 
@@ -37,8 +35,7 @@ def soft_labels(teacher: ByName, k: int = ANSWERS, progress: Callable[[int], obj
     if not isinstance(teacher, ByName):
         raise UsageError(f"expected a run or a pool as teacher, got {type(teacher).__name__}")
     check_at_least(1, k=k)
-    graph, model = teacher.graph, teacher.model
-    known, shared = KnownAnswers.of_graph(graph, ["train"]), model.candidates()
+    graph, known = teacher.graph, KnownAnswers.of_graph(teacher.graph, ["train"])
     anchors, relations, sides = known.queries().T
     k = min(k, graph.num_entities)
     entities = np.zeros((len(sides), k), np.int32)
@@ -47,12 +44,9 @@ def soft_labels(teacher: ByName, k: int = ANSWERS, progress: Callable[[int], obj
         (rows,) = np.nonzero(sides == side)
         rows = rows[np.argsort(relations[rows], kind="stable")]  # rules are faster for queries of one relation
         start = 0
-        for block in query_blocks(model, np.stack([anchors, relations, anchors], 1)[rows]):
-            with full_float32():
-                likely = tf.nn.softmax(model.scores(tf.constant(block), side, shared))
-            check_finite(tf.reduce_all(tf.math.is_finite(likely)))
+        for block, scores in scored_blocks(teacher.model, np.stack([anchors, relations, anchors], 1)[rows], side):
             facts = np.stack(known.lookup(side, block), 1)
-            likely = tf.tensor_scatter_nd_update(likely, facts, tf.zeros(len(facts)))
+            likely = tf.tensor_scatter_nd_update(tf.nn.softmax(scores), facts, tf.zeros(len(facts)))
             own, start = rows[start : start + len(block)], start + len(block)
             probabilities[own], entities[own] = (x.numpy() for x in tf.math.top_k(likely, k))
             if progress:

@@ -41,7 +41,7 @@ from jobi_tf.training.train import new_run_folder, resume, train_as_configured
 MINUTES = 15.0
 SEARCH, LONGEST_SEARCH = 1 / 3, 2 / 3  # of the time; the longest one where the training after it takes little
 TRIAL_EPOCHS = 2  # of a candidate, at least: the first one is not typical, since TensorFlow traces and compiles in it
-TRAININGS = 3  # of the longest kind for which there is time after the longest search: a teacher, a student, and rules
+TRAININGS = 3  # of the largest model for which a longer search leaves time: a teacher, its student, and spare time
 SECONDS_TO_BEGIN = 10  # of a training
 MOST_CANDIDATES = 8
 FEWEST_EPOCHS, MOST_EPOCHS, RANKINGS = 8, 60, 10  # of the training after the search

@@ -103,10 +103,10 @@ class TrainConfig(BaseModel):
         0.0, ge=0, lt=1, description="share of the triple head's target that is spread over all candidates"
     )
     soft_labels: str | None = Field(
-        None, description="full-softmax: file of `jobi-tf soft-labels`, from whose answers the triple head learns too"
+        None, description="full-softmax: file of `jobi-tf soft-labels`, from which the triple head also learns"
     )
     soft_weight: float = Field(
-        10.0, gt=0, description="what the odds of soft labels are multiplied by, compared with answers in training"
+        10.0, gt=0, description="factor for the odds of soft labels against the answers in training"
     )
     n3: float = Field(0.0, ge=0, description="weight of N3 on the embeddings of training triples")
     n3_pair: float = Field(0.0, ge=0, description="weight of N3 on the relation embeddings of the pair head")

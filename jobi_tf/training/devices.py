@@ -89,7 +89,7 @@ class Cluster(BaseModel):
             )
         every = [x for _, addresses in cluster.cluster for x in addresses]
         if twice := [x for x in every if every.count(x) > 1]:
-            raise UsageError(f"TF_CONFIG: expected another address for each process, got {twice[0]} twice")
+            raise UsageError(f"TF_CONFIG: expected a different address for each process, got {twice[0]} twice")
         if cluster.cluster.ps and not (cluster.cluster.chief and cluster.cluster.worker):
             raise UsageError("TF_CONFIG: expected cluster.chief and cluster.worker beside the servers of cluster.ps")
         return cluster
