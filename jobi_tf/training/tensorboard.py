@@ -209,6 +209,7 @@ class Sample:
         """Writes losses, gradients, scores and negatives of both samples."""
         for split, batch in self.batches.items():
             labels, (outputs, losses, norms) = batch[1], self._look(model, *batch)
+            answers = batch[0]["answers"] if self._queries else labels["triple"]  # which may be with soft labels
             if "scalars" in parts:
                 scalars = {f"loss of a {split} sample/{name}": value for name, value in losses.items()}
                 if "pair" in outputs:
@@ -222,7 +223,7 @@ class Sample:
                 for tag, value in scalars.items():
                     tf.summary.scalar(tag, value)
             if "histograms" in parts:
-                for name, scores in self._scores(outputs["triple"], labels["triple"]).items():
+                for name, scores in self._scores(outputs["triple"], answers).items():
                     _write_histogram(f"scores of a {split} sample/{name}", scores)
 
     def _measured(

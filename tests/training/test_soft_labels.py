@@ -87,3 +87,10 @@ def test_what_cannot_be_learnt_from_is_refused(labels, tmp_path):
         jobi_tf.query_batches(GRAPH, 10, soft_labels=labels, soft_weight=0.0)
     with pytest.raises(UsageError, match="Graph"):
         jobi_tf.soft_labels(GRAPH)
+
+
+def test_tensorboard_shows_a_run_that_learns_from_them(labels, tmp_path):
+    labels.save(tmp_path / "labels.npz")
+    settings = {"soft_labels": str(tmp_path / "labels.npz"), "tensorboard": "scalars,histograms", "epochs": 1}
+    run = train(tmp_path / "run", graph=GRAPH, **settings)
+    assert list(run.path.rglob("events.*"))
