@@ -27,6 +27,7 @@ ALL = "all"
 @cloup.command(cls=Command)
 @cloup.argument("names", nargs=-1, metavar="EXPERIMENT…", help="Names of experiments, all, or YAML files.")
 @cloup.option("--dataset", "datasets", multiple=True, metavar="NAME|PATH|NAME=PATH", help="Data set; may be repeated.")
+@cloup.option("--row", "rows", multiple=True, metavar="NAME", help="Row, with those that it needs; may be repeated.")
 @cloup.option("--seeds", type=COUNT, help="Seeds 0 to N - 1  [default: the experiment's]")
 @cloup.option("--quick", is_flag=True, help="Train small models briefly with one seed, to test the setup.")
 @jobs_option
@@ -39,6 +40,7 @@ ALL = "all"
 def reproduce(
     names: tuple[str, ...],
     datasets: tuple[str, ...],
+    rows: tuple[str, ...],
     seeds: int | None,
     quick: bool,
     jobs: int,
@@ -68,6 +70,7 @@ def reproduce(
 
     chosen = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]
     experiments = [Experiment.read(name) for name in chosen]
+    experiments = [x.only(rows) for x in experiments] if rows else experiments
     _check_distinct([experiment.name for experiment in experiments], "experiments")
     sources = _sources(datasets, experiments)
     sources_of = {x.name: _chosen(x, experiments, sources, ALL in names) for x in experiments}

@@ -36,10 +36,12 @@ Figures = list[float | None]
 class Row(StrictModel):
     """A line of a table or a curve.
 
-    A row with `pool` ranks by the pooled runs of the rows with these names, which have the same seed, and by the rules
-    of the graph with `rules`; `rules` alone are without embeddings. With settings beside them, the row is trained with
-    soft labels of these runs and rules. One with `datasets` is left out on the experiment's other data sets. A row that
-    has none of `settings`, `like`, `pool` and `rules` only shows figures of the paper.
+    A row with `pool` ranks by the pooled runs of the rows with these names, and by the rules of the graph with `rules`;
+    `rules` alone are without embeddings. With settings beside them, the row is trained with soft labels of these runs
+    and rules. A row with `merge` is the merged runs of these rows. The training of one with `warm_start` begins with
+    the embeddings of that row. These rows stand above it, and their runs have the same seed; a name that is repeated
+    stands for runs with the next seeds. A row with `datasets` is left out on the experiment's other data sets. One that
+    has none of `settings`, `like`, `pool`, `rules` and `merge` only shows figures of the paper.
     """
 
     name: str = Field(min_length=1)
@@ -48,6 +50,8 @@ class Row(StrictModel):
     settings: Settings | None = None
     pool: list[str] = Field([])
     rules: bool = False
+    merge: list[str] = Field([])
+    warm_start: str | None = None
     by_dataset: dict[str, Settings] = Field({})
     paper: dict[str, Figures] = Field({})
 
@@ -58,13 +62,18 @@ class Row(StrictModel):
 
     @property
     def is_pooled(self) -> bool:
-        """Whether it needs other rows or rules."""
+        """Whether it ranks by a pool, or learns from one."""
         return bool(self.pool) or self.rules
 
     @property
     def is_run(self) -> bool:
         """Whether there is something to train or to rank."""
-        return self.is_trained or self.is_pooled
+        return self.is_trained or self.is_pooled or bool(self.merge)
+
+    @property
+    def needed(self) -> dict[str, list[str]]:
+        """The names of the rows that it needs, by the field that has them."""
+        return {"pool": self.pool, "merge": self.merge, "warm_start": [self.warm_start] if self.warm_start else []}
 
 
 class Sweep(StrictModel):
@@ -139,24 +148,35 @@ class Experiment(SettingsFile):
             _check_names(f"{place}: by_dataset", row.by_dataset, self.datasets)
             _check_names(f"{place}: paper", row.paper, self.datasets)
             _check_names(f"{place}: datasets", row.datasets or [], self.datasets)
-            if row.is_pooled:
-                self._check_pool(row, f"{place}: {'pool' if row.pool else 'rules'}")
+            self._check_needed(row, place)
             for dataset, figures in row.paper.items():
                 if len(figures) != count:
                     raise ValueError(f"{place}: paper: {dataset}: expected {count} numbers, got {len(figures)}")
         return self
 
-    def _check_pool(self, row: Row, place: str) -> None:
+    def _check_needed(self, row: Row, place: str) -> None:
+        """Checks what a row says of other rows and of rules."""
+        given = [*(field for field, names in row.needed.items() if names), *["rules"] * row.rules]
+        if not given:
+            return
+        place += f": {given[0]}"
         if self.kind != "table":
             raise ValueError(f"{place}: expected the kind table, got {self.kind}")
         if row.by_dataset and not row.is_trained:
             raise ValueError(f"{place}: expected no by_dataset without settings")
+        if row.warm_start and not row.is_trained:
+            raise ValueError(f"{place}: expected no warm_start without settings")
+        if row.merge and (row.is_trained or len(given) > 1):
+            raise ValueError(f"{place}: expected merge alone, without settings, pool and rules")
+        if len(row.merge) == 1:
+            raise ValueError(f"{place}: expected two rows or more, got {row.merge[0]!r}")
         if len(row.pool) == 1 and not row.rules and not row.is_trained:
             raise ValueError(f"{place}: expected two rows or more, or one and rules, got {row.pool[0]!r}")
+        above = self.rows[: self.rows.index(row)]
         for dataset in row.datasets or self.datasets:
-            rows = [x for x in self.rows if x.is_trained and not x.is_pooled]
-            trained = [x.name for x in rows if dataset in (x.datasets or self.datasets)]
-            _check_names(f"{place}: rows trained on {dataset}", row.pool, trained)
+            rows = [x for x in above if (x.is_trained or x.merge) and dataset in (x.datasets or self.datasets)]
+            for names in row.needed.values():
+                _check_names(f"{place}: rows above with a run on {dataset}", names, [x.name for x in rows])
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], name: str, where: str) -> Self:
@@ -197,6 +217,8 @@ class Experiment(SettingsFile):
             raise UsageError(f"{where}: expected no setting {min(wrong)!r}: the command decides it, or the data set")
         if row.is_pooled:
             own["soft_labels"] = settings["soft_labels"] = SOFT_LABELS
+        if row.warm_start:
+            own["warm_start"] = settings["warm_start"] = row.warm_start  # stands for the folder of its run
         config = TrainConfig.create({"dataset": dataset} | settings, where)
         for name, reason in config.without_effect().items():
             if name in own:
@@ -223,6 +245,23 @@ class Experiment(SettingsFile):
         """Returns the rows of a data set, be it the experiment's or another, that have something to show there."""
         known = [x for x in self.rows if x.is_run or dataset in x.paper]
         return [x for x in known if not x.datasets or dataset in x.datasets or dataset not in self.datasets]
+
+    def only(self, names: Collection[str]) -> Self:
+        """Returns it with the rows of these names and those that they need, and on the data sets that have one.
+
+        Raises:
+            UsageError: there is no such row.
+        """
+        known = [row.name for row in self.rows]
+        if unknown := [name for name in names if name not in known]:
+            raise UsageError(f"{self._where}: expected rows out of {'; '.join(known)}, got {unknown[0]!r}")
+        kept = {*names, self.baseline}
+        for row in reversed(self.rows):  # the rows that a row needs stand above it
+            if row.name in kept:
+                kept.update(*row.needed.values())
+        rows = [row for row in self.rows if row.name in kept]
+        datasets = [x for x in self.datasets if any(x in (row.datasets or [x]) for row in rows)]
+        return self.model_copy(update={"rows": rows, "datasets": datasets})
 
     def row(self, name: str) -> Row:
         """Returns the row of that name."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 MINUTES_OF_RULES = 10
 QUICK = "-quick"  # ends the names of folders and files of quick runs
 _NOT_OF_THE_RESULT = {
-    *("dataset", "seed", "run_dir", "soft_labels", "strategy", "devices", "logical_devices", "tensorboard", "profile")
+    *("dataset", "seed", "run_dir", "soft_labels"),
+    *("strategy", "devices", "logical_devices", "tensorboard", "profile"),
 }
 
 
@@ -92,19 +93,17 @@ class PlannedRun:
     point: Any  # along a sweep, else None
     label: str  # without the seed
     config: TrainConfig  # with the seed and the folder
-    members: tuple[str, ...] = ()  # folders of the runs that it pools, or learns from
+    pool: tuple[str, ...] = ()  # folders of the runs that it pools, or learns from
+    merge: tuple[str, ...] = ()  # of those that it merges
+    start: tuple[str, ...] = ()  # of the one with whose embeddings its training begins
     rules: bool = False  # whether it ranks by the rules of the graph too, or alone, or learns from them
+    level: int = 0  # number of runs that must be complete before, one after another
     _records: list[Record] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def is_trained(self) -> bool:
         """Whether it is trained, not only ranked."""
-        return self.config.soft_labels is not None or not self.is_pooled
-
-    @property
-    def is_pooled(self) -> bool:
-        """Whether other runs must be complete before, or rules are mined."""
-        return bool(self.members) or self.rules
+        return self.config.soft_labels is not None or not (self.pool or self.merge or self.rules)
 
     @property
     def path(self) -> Path:
@@ -181,35 +180,49 @@ def make_plan(
         folder = folder if folder.name else folder.absolute()  # as for Path(".")
         folder = folder.with_name(folder.name + QUICK)
 
+    runs: dict[tuple[Path, str], PlannedRun] = {}
+
     def planned(source: Source, row: Row, point: Any, seed: int) -> PlannedRun:
         label, names = f"{source.name}: {row.name}", list[str]()
-        pooled = [planned(source, experiment.row(name), None, seed).path for name in row.pool]
+        needed = {
+            kind: [planned(source, experiment.row(x), None, seed + rows[:i].count(x)) for i, x in enumerate(rows)]
+            for kind, rows in row.needed.items()
+        }
         if row.is_trained:
             config = experiment.config(row, source.name, point, quick)
-            names.append(name_of(config))
+            if row.warm_start and quick:  # as many numbers as the smaller models that it begins with
+                config = config.replace(dim=needed["warm_start"][0].config.dim)
+            names.append(name_of(config.replace(warm_start=None) if row.warm_start else config))
             label += f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
         else:
             config = TrainConfig.create({"dataset": source.place})
-        if pooled:
-            content = json.dumps([sorted(path.parent.name for path in pooled), row.rules])
-            names.append(f"pool-{hashlib.sha256(content.encode()).hexdigest()[:8]}")
-        elif row.rules:
+            if row.merge:
+                config = config.replace(dim=sum(run.config.dim for run in needed["merge"]))
+        for kind, members in needed.items():
+            if members:
+                of = sorted(run.path.parent.name for run in members)
+                content = json.dumps([of, row.rules] if kind == "pool" else of)
+                names.append(f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:8]}".replace("_", "-"))
+        if row.rules and not row.pool:
             names.append("rules")
         path = folder / source.folder / "-".join(names) / f"seed-{seed}"
         config = config.replace(dataset=source.place, seed=seed, run_dir=str(path))
         if config.soft_labels is not None:
             config = config.replace(soft_labels=f"{path}-{SOFT_LABELS}")
-        return PlannedRun(source, row.name, point, label, config, tuple(map(str, pooled)), row.rules)
+        pool, merge, start = (tuple(str(run.path) for run in members) for members in needed.values())
+        if start:
+            config = config.replace(warm_start=start[0])
+        level = 1 + max((run.level for members in needed.values() for run in members), default=-1)
+        run = PlannedRun(source, row.name, point, label, config, pool, merge, start, row.rules, level)
+        return runs.setdefault((path, row.name), run)
 
-    places = [(x, row, point) for x in sources for row in experiment.rows_on(x.name) for point in experiment.points]
-    places.sort(key=lambda place: place[1].is_pooled)  # what is pooled is trained before
-    runs = [
-        planned(source, row, point, seed)
-        for seed in range(seeds or (1 if quick else experiment.seeds))
-        for source, row, point in places
-        if row.is_trained or row.pool or (row.rules and seed == 0)  # rules alone do not depend on a seed
-    ]
-    return Plan(experiment, sources, runs, quick)
+    for seed in range(seeds or (1 if quick else experiment.seeds)):
+        for source in sources:
+            for row in experiment.rows_on(source.name):
+                if row.is_trained or row.pool or row.merge or (row.rules and seed == 0):  # rules alone have no seed
+                    for point in experiment.points:
+                        planned(source, row, point, seed)
+    return Plan(experiment, sources, sorted(runs.values(), key=lambda run: (run.level, run.config.seed)), quick)
 
 
 def name_of(config: TrainConfig) -> str:
@@ -227,7 +240,7 @@ def check_settings(folder: RunFolder, config: TrainConfig) -> None:
         DataError: one differs.
     """
     found = folder.read_config()
-    for name, wanted in config.model_dump(exclude=_NOT_OF_THE_RESULT).items():
+    for name, wanted in config.model_dump(exclude=_NOT_OF_THE_RESULT | {"warm_start"}).items():
         if wanted is not None and getattr(found, name) != wanted:
             raise DataError(
                 f"expected {name} {wanted} in {folder.config}, got {getattr(found, name)}: "
@@ -273,7 +286,7 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
         on_event(run, None)
         log = run.path.with_name(f"{run.path.name}.log")
         try:
-            processes.run(make_run, run.config, run.members, run.rules, jobs, log=log, on_epoch=on_epoch)
+            processes.run(make_run, run, jobs, log=log, on_epoch=on_epoch)
         except JobStoppedError:
             return
         except JobiError as error:
@@ -281,28 +294,32 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
         on_event(run, failed.get(run, ""))
 
     with ThreadPoolExecutor(jobs) as pool, Jobs(jobs) as processes:
-        for is_pooled in (False, True):  # what is pooled is complete by then
-            for future in [pool.submit(train, run) for run in runs if run.is_pooled == is_pooled]:
+        for level in sorted({run.level for run in runs}):  # what a run needs is complete by then
+            for future in [pool.submit(train, run) for run in runs if run.level == level]:
                 future.result()
     return failed
 
 
-def make_run(
-    config: TrainConfig, members: Sequence[str], rules: bool, jobs: int, callback: "keras.callbacks.Callback"
-) -> None:
-    """Trains a run into its folder, from its last checkpoint if it has one, or makes a pool, and writes its record."""
-    folder = RunFolder(Path(config.run_dir or ""))
+def make_run(run: PlannedRun, jobs: int, callback: "keras.callbacks.Callback") -> None:
+    """Trains a run into its folder, from its last checkpoint if it has one, or merges or pools others, and records it.
+
+    Raises:
+        DataError: a run that it needs is not complete.
+    """
+    folder, config = RunFolder(run.path), run.config
     with run_lock(folder.path, SECONDS_FOR_THE_LOCK):
         if read_record(folder.path) is not None:
             return  # another process was faster
-        if config.soft_labels is None and (members or rules):
-            folder.path.mkdir(parents=True, exist_ok=True)
-            write_record(folder.path, _rank_pool(config, members, rules, jobs))
+        for needed in (*run.pool, *run.merge, *run.start):
+            if read_record(Path(needed)) is None:
+                raise DataError(f"expected the complete run {needed}, which is needed, got none")
+        if not run.is_trained:
+            write_record(folder.path, _rank(run, jobs))
             return
         if config.soft_labels is not None and not Path(config.soft_labels).exists():
             from jobi_tf.evaluation.soft_labels import soft_labels
 
-            soft_labels(_pool(config, members, rules)).save(config.soft_labels)
+            soft_labels(_pool(run)).save(config.soft_labels)
         if folder.checkpoints():
             check_settings(folder, config)
         write_record(folder.path, measure(train_or_resume(config, [callback]), jobs))
@@ -312,27 +329,31 @@ def make_run(
             Path(config.soft_labels).unlink(missing_ok=True)
 
 
-def _pool(config: TrainConfig, members: Sequence[str], rules: bool) -> "ByName":
+def _pool(run: PlannedRun) -> "ByName":
     """Returns the pool of complete runs and rules, or one of them alone."""
     from jobi_tf.evaluation.rules import RuleModel
     from jobi_tf.training.pool import Pool
     from jobi_tf.training.run import load_run
 
-    for member in members:
-        if read_record(Path(member)) is None:
-            raise DataError(f"expected the complete run {member}, which is pooled, got none")
-    mined = RuleModel(load_graph(config.dataset), minutes=MINUTES_OF_RULES) if rules else None
-    if len(members) + rules > 1:
-        return Pool(members, mined)
-    return mined or load_run(members[0])
+    mined = RuleModel(load_graph(run.config.dataset), minutes=MINUTES_OF_RULES) if run.rules else None
+    if len(run.pool) + run.rules > 1:
+        return Pool(run.pool, mined)
+    return mined or load_run(run.pool[0])
 
 
-def _rank_pool(config: TrainConfig, members: Sequence[str], rules: bool, jobs: int) -> dict[str, Any]:
-    """Ranks by the pool of complete runs and rules, or by rules alone."""
+def _rank(run: PlannedRun, jobs: int) -> dict[str, Any]:
+    """Ranks the test split by merged runs, by the pool of complete runs and rules, or by rules alone."""
     from jobi_tf.evaluation.evaluate import evaluate
+    from jobi_tf.training.merge import merge_runs
 
     start = time.monotonic()
-    pool = _pool(config, members, rules)
+    if run.merge:
+        shutil.rmtree(run.path, ignore_errors=True)  # it has no record, so it was not ranked
+        model: ByName = merge_runs(run.merge, run.path)
+        settings: dict[str, Any] = {"merge": [Path(path).parent.name for path in run.merge]}
+    else:
+        run.path.mkdir(parents=True, exist_ok=True)
+        model = _pool(run)
+        settings = {"pool": [Path(path).parent.name for path in run.pool], "rules": run.rules}
     seconds = time.monotonic() - start
-    settings = {"pool": [Path(member).parent.name for member in members], "rules": rules}
-    return results(pool.graph, evaluate(pool), settings, seconds, jobs)
+    return results(model.graph, evaluate(model), settings, seconds, jobs)

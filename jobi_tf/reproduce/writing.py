@@ -72,7 +72,7 @@ def _settings(plan: Plan) -> dict[str, str]:
     for source in plan.sources:
         lines = {}
         for row in plan.experiment.rows_on(source.name):
-            needed = row.model_dump(include={"pool", "rules"}, exclude_defaults=True)
+            needed = row.model_dump(include={"pool", "rules", "merge", "warm_start"}, exclude_defaults=True)
             if not row.is_trained and needed:
                 lines[row.name] = needed
             elif runs := plan.at(row, source, plan.experiment.points[0]):
@@ -81,7 +81,7 @@ def _settings(plan: Plan) -> dict[str, str]:
                 lines[row.name] = needed | {
                     name: value
                     for name, value in settings.items()
-                    if name not in hidden and (name in _ALWAYS or value != defaults.get(name, value))
+                    if name not in hidden | needed.keys() and (name in _ALWAYS or value != defaults.get(name, value))
                 }
         texts[source.name] = yaml.safe_dump(
             lines, sort_keys=False, allow_unicode=True, default_flow_style=None, width=1000

@@ -193,11 +193,26 @@ DIMS = {"setting": "dim", "values": [1, 2]}
         ({"rows": [*rows(), {"name": "pool", "pool": ["plain"]}]}, "'pool': pool: .*'plain'"),
         ({"rows": [*rows(), {"name": "pool", "pool": ["plane"], "rules": True}]}, "'pool': pool: .*'plane'"),
         (SWEEP | {"sweep": DIMS, "rows": [*rows(paper={}), {"name": "rules", "rules": True}]}, "rules: .*sweep"),
+        ({"rows": [{"name": "x", "merge": ["plain", "JoBi"]}, *rows()]}, "'x': merge: .*above.*'plain'"),
+        ({"rows": [*rows(), {"name": "x", "merge": ["plain"]}]}, "'x': merge: .*'plain'"),
+        ({"rows": [*rows(), {"name": "x", "merge": ["plain", "plain"], "settings": {}}]}, "'x': merge: .*settings"),
+        ({"rows": [*rows(), {"name": "x", "warm_start": "plain"}]}, "'x': warm_start: .*settings"),
+        ({"rows": [*rows(), {"name": "x", "settings": {}, "warm_start": "x"}]}, "'x': warm_start: .*'x'"),
     ],
 )
 def test_invalid_experiments_are_refused_with_file_and_key(changes, key):
     with pytest.raises(UsageError, match=rf"^mine\.yaml: .*{key}"):
         experiment(**changes)
+
+
+def test_some_rows_with_those_that_they_need():
+    more = [{"name": "other", "settings": {"p": 0.3}}, {"name": "merged", "datasets": ["umls"], "merge": ["plain"] * 2}]
+    whole = experiment(rows=[*rows(datasets=["umls"]), *more])
+    found = whole.only(["merged"])
+    assert ([row.name for row in found.rows], found.datasets) == (["plain", "merged"], ["umls"])
+    assert whole.only(["other"]).datasets == ["umls", "wn18rr"]
+    with pytest.raises(UsageError, match="merged, got 'merge'"):
+        whole.only(["merge"])
 
 
 def test_no_such_experiment():

@@ -11,7 +11,7 @@ from filelock import FileLock
 import jobi_tf
 from jobi_tf.errors import JobiError
 from jobi_tf.reproduce import runs
-from jobi_tf.reproduce.runs import make_run
+from jobi_tf.reproduce.runs import PlannedRun, Source, make_run
 from jobi_tf.training.config import TrainConfig
 from tests.processes import epoch_rows, stop_when
 
@@ -63,7 +63,8 @@ def test_a_stopped_experiment_continues_where_it_was(tmp_path, call):
 
 def test_a_run_that_another_process_trains_is_left_to_it(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "SECONDS_FOR_THE_LOCK", 0)
-    run = tmp_path / "seed-0"
+    config = TrainConfig.create({"dataset": "world", "run_dir": tmp_path / "seed-0"})
+    run = PlannedRun(Source("world", "world"), "plain", None, "world: plain", config)
     with FileLock(tmp_path / ".seed-0.lock"), pytest.raises(JobiError, match="seed-0"):
-        make_run(TrainConfig.create({"dataset": "world", "run_dir": run}), (), False, 1, None)
-    assert not run.exists()
+        make_run(run, 1, None)
+    assert not run.path.exists()

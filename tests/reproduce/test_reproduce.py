@@ -354,3 +354,20 @@ def test_all_with_a_data_set_leaves_out_experiments_about_others(call, tmp_path)
     assert "Link prediction on FB15K-237" in result.stdout
     assert "Link prediction on FB1.9M" not in result.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_a_row_merges_others_and_one_continues_its_training(made):
+    merge = {"name": "merged", "merge": ["plain", "plain", "JoBi"]}
+    settings = {"joint": False, "loss": "full-softmax", "dim": 12, "learning_rate": 1e-9}
+    longer = {"name": "longer", "settings": settings, "warm_start": "merged", "pool": ["merged"], "rules": True}
+    result = made(made.write("merged", rows=[*ROWS, merge, longer]))
+    assert "5 of 5 runs complete" in result.stdout  # with the second seed of the row plain
+    merged, longer = (load_run(next(made.runs.glob(f"towns-*/*{kind}-*/seed-0"))) for kind in ("merge", "warm-start"))
+    plain = made.run("plain")
+    assert merged.config.merged_from == [str(path) for path in (plain, plain.with_name("seed-1"), made.run("joint"))]
+    assert longer.config.soft_labels is not None
+    assert longer.config.warm_start == str(merged.path)
+    np.testing.assert_allclose(longer.model.entities.table, merged.model.entities.table, atol=1e-6)
+    assert made.figures("merged")[-1]["row"] == "longer"
+    settings = yaml.safe_load(re.search(r"```yaml\n(.*)```", (made.out / "merged.md").read_text(), re.DOTALL)[1])
+    assert settings["longer"]["warm_start"] == "merged"
