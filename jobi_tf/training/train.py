@@ -246,11 +246,14 @@ def _fit(
     training = Training(
         folder, config, graph, model, *epoch(config, graph), state["epoch"], state["step"], ranking, best, average
     )
+    if callable(callbacks):
+        callbacks = callbacks(training)
+        check_callbacks(callbacks)
     every: list[keras.callbacks.Callback] = [
         StopOnNaN(),
         Throughput(training.triples / training.steps),
         *(x for x in (average, ranking) if x),
-        *(callbacks(training) if callable(callbacks) else callbacks),
+        *callbacks,
         best,
     ]
     if is_chief(strategy):

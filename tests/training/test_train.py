@@ -273,6 +273,11 @@ def test_settings_that_cannot_work_are_refused_and_leave_nothing(settings, words
     assert not list(tmp_path.iterdir())
 
 
+def test_a_function_that_returns_no_callbacks_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="callbacks.*None"):
+        train(tmp_path / "run", callbacks=lambda training: None)
+
+
 def test_triples_instead_of_a_graph_are_refused():
     with pytest.raises(UsageError, match=r"list.*Graph\.from_triples"):
         jobi_tf.train([("Bern", "capital of", "Switzerland")])
