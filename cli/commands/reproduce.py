@@ -75,6 +75,10 @@ def reproduce(
     sources = _sources(datasets, experiments)
     sources_of = {x.name: _chosen(x, experiments, sources, ALL in names) for x in experiments}
     plans = [make_plan(x, sources_of[x.name], runs, seeds, quick) for x in experiments]
+    for plan in plans:
+        if not plan.runs and ALL not in names:
+            every = ", ".join(x.name for x in sources_of[plan.experiment.name])
+            click.echo(f"{plan.name}: no row that would be run on {every}", err=True)
     plans = [plan for plan in plans if plan.runs]
     for plan in plans:
         _ = plan.complete  # whose errors come before anything is trained

@@ -211,7 +211,7 @@ def query_batches(
     rare_weight: float = 1.0,
     pair_entities: int | None = None,
     soft_labels: SoftLabels | None = None,
-    soft_weight: float = 10.0,
+    soft_weight: float | None = None,
     split: str = "train",
     first_step: int = 0,
     part: Part = WHOLE,
@@ -236,8 +236,8 @@ def query_batches(
         pair_entities: number of entities that the pair head scores in a step, M. The steps take all entities in turn,
             in an order that changes, so that the expected loss is that of all entities. None: all entities, E.
         soft_labels: other answers to the queries of training, which get a share of the target of the triple head.
-        soft_weight: what the teacher's odds of these answers are multiplied by, above 0. Otherwise the answers in
-            training, with which the teacher was trained, would get nearly all of the target.
+        soft_weight: what the teacher's odds of these answers are multiplied by, above 0; None: 10. With 1 the answers
+            in training, with which the teacher was trained, would get nearly all of the target.
         split: the split whose queries are in the batches.
         first_step: number of batches to skip; a number, or a tensor in a graph.
         part: the part of each batch to return, for one of several workers; `Part(0, 2)` of `jobi_tf.data.negatives` is
@@ -266,9 +266,11 @@ def query_batches(
     if rare_weight < 1 and answers_per_query > 1:
         raise UsageError(f"expected answers_per_query=1 with rare_weight, got {answers_per_query}")
     check_at_least(1, answers_per_query=answers_per_query, pair_entities=1 if pair_entities is None else pair_entities)
-    if not soft_weight > 0:
-        raise UsageError(f"expected soft_weight above 0, got {soft_weight}")
+    if soft_weight is not None and (soft_labels is None or not soft_weight > 0):
+        raise UsageError(f"expected soft_weight above 0 and with soft labels, got {soft_weight}")
     if soft_labels is not None:
+        if not isinstance(soft_labels, SoftLabels):
+            raise UsageError(f"expected soft labels as from SoftLabels.load, got {soft_labels!r}")
         if split != "train":
             raise UsageError(f"expected the split train with soft labels, got {split}")
         soft_labels.check(graph)
@@ -284,7 +286,7 @@ def query_batches(
         factors = rare_weight + (1 - rare_weight) * degrees[parts.entities] / degrees.max()
         factors = tf.constant(factors / factors.mean(), tf.float32)  # one for each query
     if soft_labels is not None:
-        soft = tf.constant(np.stack([soft_labels.entities, soft_labels.shares(soft_weight)], 1), tf.float32)
+        soft = tf.constant(np.stack([soft_labels.entities, soft_labels.shares(soft_weight or 10.0)], 1), tf.float32)
         places = tf.constant(place)
     order, turns = stream(seed, "order"), stream(seed, "pair entities")
     entities = graph.num_entities

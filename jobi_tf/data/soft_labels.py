@@ -25,6 +25,11 @@ class SoftLabels(NamedTuple):
     entities: np.ndarray
     probabilities: np.ndarray
 
+    def __repr__(self) -> str:
+        """Returns the sizes in one line."""
+        queries, k = self.entities.shape
+        return f"<SoftLabels: {queries:,} queries with {k} answers each>"
+
     def save(self, path: str | Path) -> None:
         """Writes an .npz file."""
         with written_beside(Path(path)) as beside, beside.open("wb") as file:

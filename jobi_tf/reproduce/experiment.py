@@ -46,7 +46,7 @@ class Row(StrictModel):
 
     name: str = Field(min_length=1)
     like: str | None = None
-    datasets: list[str] | None = None
+    datasets: list[str] | None = Field(None, min_length=1)
     settings: Settings | None = None
     pool: list[str] = Field([])
     rules: bool = False
@@ -142,10 +142,14 @@ class Experiment(SettingsFile):
             others = (x for x in self.rows if x.is_run and x.name != self.baseline)
             if not any(dataset in (row.datasets or [dataset]) for row in others):
                 raise ValueError(f"expected a row beside the baseline on {dataset}")
+        if any(self.points.count(x) > 1 for x in self.points):
+            raise ValueError(f"sweep: expected each value once, got {self.points}")
         count = len(self.points) if self.sweep else len(self.metrics)
         for row in self.rows:
             place = f"row {row.name!r}"
-            _check_names(f"{place}: by_dataset", row.by_dataset, self.datasets)
+            _check_names(f"{place}: by_dataset", row.by_dataset, row.datasets or self.datasets)
+            if self.sweep and any(self.sweep.setting in x for x in (row.settings or {}, *row.by_dataset.values())):
+                raise ValueError(f"{place}: expected no {self.sweep.setting}, which the sweep sets")
             _check_names(f"{place}: paper", row.paper, self.datasets)
             _check_names(f"{place}: datasets", row.datasets or [], self.datasets)
             self._check_needed(row, place)
@@ -157,26 +161,24 @@ class Experiment(SettingsFile):
     def _check_needed(self, row: Row, place: str) -> None:
         """Checks what a row says of other rows and of rules."""
         given = [*(field for field, names in row.needed.items() if names), *["rules"] * row.rules]
-        if not given:
-            return
-        place += f": {given[0]}"
-        if self.kind != "table":
-            raise ValueError(f"{place}: expected the kind table, got {self.kind}")
-        if row.by_dataset and not row.is_trained:
-            raise ValueError(f"{place}: expected no by_dataset without settings")
-        if row.warm_start and not row.is_trained:
-            raise ValueError(f"{place}: expected no warm_start without settings")
+        if given and self.kind != "table":
+            raise ValueError(f"{place}: {given[0]}: expected the kind table, got {self.kind}")
+        for field in ("by_dataset", "warm_start"):
+            if given and getattr(row, field) and not row.is_trained:
+                raise ValueError(f"{place}: {field}: expected settings beside it")
         if row.merge and (row.is_trained or len(given) > 1):
-            raise ValueError(f"{place}: expected merge alone, without settings, pool and rules")
+            raise ValueError(f"{place}: merge: expected no settings, pool and rules beside it")
         if len(row.merge) == 1:
-            raise ValueError(f"{place}: expected two rows or more, got {row.merge[0]!r}")
+            raise ValueError(f"{place}: merge: expected two rows or more, got {row.merge[0]!r}")
         if len(row.pool) == 1 and not row.rules and not row.is_trained:
-            raise ValueError(f"{place}: expected two rows or more, or one and rules, got {row.pool[0]!r}")
-        above = self.rows[: self.rows.index(row)]
+            raise ValueError(f"{place}: pool: expected two rows or more, or one and rules, got {row.pool[0]!r}")
+        above = [x for x in self.rows[: self.rows.index(row)] if x.is_trained or x.merge]
         for dataset in row.datasets or self.datasets:
-            rows = [x for x in above if (x.is_trained or x.merge) and dataset in (x.datasets or self.datasets)]
-            for names in row.needed.values():
-                _check_names(f"{place}: rows above with a run on {dataset}", names, [x.name for x in rows])
+            known = [x.name for x in above if dataset in (x.datasets or self.datasets)]
+            expected = f"a row above with a run on {dataset}, {f'out of {known}' if known else 'but there is none'}"
+            for field, names in row.needed.items():
+                if unknown := [name for name in names if name not in known]:
+                    raise ValueError(f"{place}: {field}: expected {expected}, got {unknown[0]!r}")
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], name: str, where: str) -> Self:
@@ -187,7 +189,31 @@ class Experiment(SettingsFile):
             for dataset in (row.datasets or experiment.datasets) if row.is_trained else ():
                 for point in experiment.points:
                     experiment.config(row, dataset, point)
+            for dataset in (row.datasets or experiment.datasets) if row.merge or row.warm_start else ():
+                experiment._model(row, dataset)
         return experiment
+
+    def _model(self, row: Row, dataset: str) -> tuple[str, bool, int]:
+        """Returns the model of a row's run, whether relations are reciprocal, and its d.
+
+        Raises:
+            UsageError: the rows that it needs have others.
+        """
+        where = f"{self._where}: row {row.name!r}"
+        if row.merge:
+            models, reciprocal, dims = zip(*(self._model(self.row(x), dataset) for x in row.merge), strict=True)
+            for name, values in (("model", models), ("reciprocal", reciprocal)):
+                if different := [x for x in values if x != values[0]]:
+                    raise UsageError(f"{where}: merge: expected one {name}, got {values[0]} and {different[0]}")
+            return models[0], reciprocal[0], sum(dims)
+        config = self.config(row, dataset)
+        found = config.model, config.reciprocal, config.dim
+        if row.warm_start:
+            before = self._model(self.row(row.warm_start), dataset)
+            for name, ours, theirs in zip(("model", "reciprocal", "dim"), found, before, strict=True):
+                if ours != theirs:
+                    raise UsageError(f"{where}: warm_start: expected {name} {theirs} of {row.warm_start!r}, got {ours}")
+        return found
 
     def _check_like(self, row: Row) -> None:
         if row.like is None:
@@ -247,7 +273,7 @@ class Experiment(SettingsFile):
         return [x for x in known if not x.datasets or dataset in x.datasets or dataset not in self.datasets]
 
     def only(self, names: Collection[str]) -> Self:
-        """Returns it with the rows of these names and those that they need, and on the data sets that have one.
+        """Returns it with the rows of these names and those that they need.
 
         Raises:
             UsageError: there is no such row.
@@ -259,9 +285,7 @@ class Experiment(SettingsFile):
         for row in reversed(self.rows):  # the rows that a row needs stand above it
             if row.name in kept:
                 kept.update(*row.needed.values())
-        rows = [row for row in self.rows if row.name in kept]
-        datasets = [x for x in self.datasets if any(x in (row.datasets or [x]) for row in rows)]
-        return self.model_copy(update={"rows": rows, "datasets": datasets})
+        return self.model_copy(update={"rows": [row for row in self.rows if row.name in kept]})
 
     def row(self, name: str) -> Row:
         """Returns the row of that name."""

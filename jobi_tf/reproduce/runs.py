@@ -17,6 +17,7 @@ from jobi_tf.datasets import NAMES, load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.files import run_lock
 from jobi_tf.jobs import SECONDS_FOR_THE_LOCK, Epoch, Jobs, JobStoppedError, one_at_a_time, train_or_resume
+from jobi_tf.report.runs import store_evaluation
 from jobi_tf.reproduce.experiment import SOFT_LABELS, Experiment, Row
 from jobi_tf.reproduce.record import Record, measure, read_record, results, write_record
 from jobi_tf.training.config import TrainConfig
@@ -180,7 +181,8 @@ def make_plan(
         folder = folder if folder.name else folder.absolute()  # as for Path(".")
         folder = folder.with_name(folder.name + QUICK)
 
-    runs: dict[tuple[Path, str], PlannedRun] = {}
+    sources = [x for x in sources if experiment.rows_on(x.name)]
+    runs: dict[tuple[Path, str, str], PlannedRun] = {}
 
     def planned(source: Source, row: Row, point: Any, seed: int) -> PlannedRun:
         label, names = f"{source.name}: {row.name}", list[str]()
@@ -214,7 +216,7 @@ def make_plan(
             config = config.replace(warm_start=start[0])
         level = 1 + max((run.level for members in needed.values() for run in members), default=-1)
         run = PlannedRun(source, row.name, point, label, config, pool, merge, start, row.rules, level)
-        return runs.setdefault((path, row.name), run)
+        return runs.setdefault((path, row.name, repr(point)), run)
 
     for seed in range(seeds or (1 if quick else experiment.seeds)):
         for source in sources:
@@ -356,4 +358,7 @@ def _rank(run: PlannedRun, jobs: int) -> dict[str, Any]:
         model = _pool(run)
         settings = {"pool": [Path(path).parent.name for path in run.pool], "rules": run.rules}
     seconds = time.monotonic() - start
-    return results(model.graph, evaluate(model), settings, seconds, jobs)
+    evaluation = evaluate(model)
+    if run.merge:
+        store_evaluation(run.path, "test", evaluation, evaluation.to_dict())
+    return results(model.graph, evaluation, settings, seconds, jobs)

@@ -124,7 +124,8 @@ def side_by_side(models: Sequence[JoBi], weights: np.ndarray) -> JoBi:
 
 def _config(runs: Sequence[Run], model: JoBi) -> TrainConfig:
     """Returns the settings that all runs share, others being the defaults, with those of the merged model."""
-    first, *others = (run.config.model_dump(exclude_unset=True, exclude={"run_dir"}) for run in runs)
+    own_files = {"run_dir", "soft_labels"}
+    first, *others = (run.config.model_dump(exclude_unset=True, exclude=own_files) for run in runs)
     shared = {name: value for name, value in first.items() if all(x.get(name) == value for x in others)}
     merged_from = [str(run.path) for run in runs]
     own = {"model": model.scorer.name, "reciprocal": model.reciprocal, "dim": model.dim, "joint": False, "epochs": 1}

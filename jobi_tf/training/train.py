@@ -140,6 +140,7 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
     # These raise before there is a folder.
     if config.soft_labels is not None:
         SoftLabels.load(config.soft_labels, graph)
+        config = config.replace(soft_labels=os.path.abspath(config.soft_labels))  # to be resumed from another folder
     if isinstance(graph.train, Shards):
         graph.train.paths()
     folder = new_run_folder(config, graph)

@@ -198,6 +198,21 @@ DIMS = {"setting": "dim", "values": [1, 2]}
         ({"rows": [*rows(), {"name": "x", "merge": ["plain", "plain"], "settings": {}}]}, "'x': merge: .*settings"),
         ({"rows": [*rows(), {"name": "x", "warm_start": "plain"}]}, "'x': warm_start: .*settings"),
         ({"rows": [*rows(), {"name": "x", "settings": {}, "warm_start": "x"}]}, "'x': warm_start: .*'x'"),
+        ({"rows": [*rows(), {"name": "x", "settings": {"dim": 9}, "warm_start": "plain"}]}, "warm_start: .*dim 4.* 9"),
+        (
+            {
+                "rows": [
+                    *rows(),
+                    {"name": "rescal", "settings": {"model": "rescal"}},
+                    {"name": "x", "merge": ["plain", "rescal"]},
+                ]
+            },
+            "'x': merge: .*complex and rescal",
+        ),
+        (SWEEP | {"sweep": DIMS | {"values": [1, 2, 1]}, "rows": rows(paper={})}, "sweep: .*once"),
+        (SWEEP | {"sweep": DIMS, "rows": rows(paper={}, settings={"dim": 3})}, "dim"),
+        ({"rows": rows(datasets=["umls"], by_dataset={"wn18rr": {}})}, "by_dataset: .*'wn18rr'"),
+        ({"rows": rows(datasets=[])}, "datasets"),
     ],
 )
 def test_invalid_experiments_are_refused_with_file_and_key(changes, key):
@@ -205,12 +220,13 @@ def test_invalid_experiments_are_refused_with_file_and_key(changes, key):
         experiment(**changes)
 
 
-def test_some_rows_with_those_that_they_need():
+def test_some_rows_with_those_that_they_need(tmp_path):
     more = [{"name": "other", "settings": {"p": 0.3}}, {"name": "merged", "datasets": ["umls"], "merge": ["plain"] * 2}]
     whole = experiment(rows=[*rows(datasets=["umls"]), *more])
     found = whole.only(["merged"])
-    assert ([row.name for row in found.rows], found.datasets) == (["plain", "merged"], ["umls"])
-    assert whole.only(["other"]).datasets == ["umls", "wn18rr"]
+    assert [row.name for row in found.rows] == ["plain", "merged"]
+    assert [source.name for source in plan(found, tmp_path).sources] == ["umls"]
+    assert not plan(found, tmp_path, datasets=["wn18rr"]).runs
     with pytest.raises(UsageError, match="merged, got 'merge'"):
         whole.only(["merge"])
 

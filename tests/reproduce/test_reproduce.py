@@ -369,5 +369,6 @@ def test_a_row_merges_others_and_one_continues_its_training(made):
     assert longer.config.warm_start == str(merged.path)
     np.testing.assert_allclose(longer.model.entities.table, merged.model.entities.table, atol=1e-6)
     assert made.figures("merged")[-1]["row"] == "longer"
+    assert stored_evaluation(merged.path)
     settings = yaml.safe_load(re.search(r"```yaml\n(.*)```", (made.out / "merged.md").read_text(), re.DOTALL)[1])
     assert settings["longer"]["warm_start"] == "merged"

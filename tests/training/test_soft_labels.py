@@ -64,16 +64,28 @@ def test_the_target_of_a_query_is_shared_by_odds(labels):
         np.testing.assert_allclose(shares[:m], np.where(answers >= 0, (1 - soft) / count, 0), rtol=1e-5)
 
 
-def test_an_interrupted_run_learns_from_them_again(labels, tmp_path):
+def test_an_interrupted_run_learns_from_them_again(labels, tmp_path, monkeypatch):
     labels.save(tmp_path / "labels.npz")
-    settings = {"soft_labels": str(tmp_path / "labels.npz"), "graph": GRAPH, "relation_prediction": 0.1}
+    monkeypatch.chdir(tmp_path)
+    settings = {"soft_labels": "labels.npz", "graph": GRAPH, "relation_prediction": 0.1}
     run = train(tmp_path / "whole", **settings)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "run", callbacks=[Interrupt("within an epoch", 3)], **settings)
+    monkeypatch.chdir("/")
     jobi_tf.resume(tmp_path / "run")
     assert_same_run(run.path, tmp_path / "run")
     plain = train(tmp_path / "plain", **settings | {"soft_labels": None})
     assert rows(plain.path)[-1]["triple_loss"] != pytest.approx(rows(run.path)[-1]["triple_loss"], rel=1e-3)
+
+
+def test_a_run_that_learned_from_them_is_extended_and_merged(labels, tmp_path):
+    labels.save(tmp_path / "labels.npz")
+    run = train(tmp_path / "run", graph=GRAPH, soft_labels=str(tmp_path / "labels.npz"), soft_weight=3.0, epochs=1)
+    head, relation, _ = GRAPH.train[0].tolist()
+    extended = run.extend([(GRAPH.entities[head], GRAPH.relations[relation], "new")], steps=1)
+    assert "new" in extended.graph.entities
+    merged = jobi_tf.merge_runs([run.path, run.path], tmp_path / "merged", weights="equal")
+    assert (merged.config.soft_labels, merged.config.soft_weight) == (None, 10)
 
 
 def test_what_cannot_be_learnt_from_is_refused(labels, tmp_path):
@@ -85,6 +97,10 @@ def test_what_cannot_be_learnt_from_is_refused(labels, tmp_path):
         jobi_tf.query_batches(GRAPH, 10, soft_labels=labels, split="valid")
     with pytest.raises(UsageError, match="soft_weight"):
         jobi_tf.query_batches(GRAPH, 10, soft_labels=labels, soft_weight=0.0)
+    with pytest.raises(UsageError, match="soft_weight"):
+        jobi_tf.query_batches(GRAPH, 10, soft_weight=3.0)
+    with pytest.raises(UsageError, match=r"'labels\.npz'"):
+        jobi_tf.query_batches(GRAPH, 10, soft_labels="labels.npz")
     with pytest.raises(UsageError, match="Graph"):
         jobi_tf.soft_labels(GRAPH)
 

@@ -274,7 +274,7 @@ def test_settings_that_cannot_work_are_refused_and_leave_nothing(settings, words
 
 
 def test_a_function_that_returns_no_callbacks_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="callbacks.*None"):
+    with pytest.raises(UsageError, match=r"callbacks.*None"):
         train(tmp_path / "run", callbacks=lambda training: None)
 
 
