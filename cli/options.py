@@ -103,6 +103,12 @@ class Group(cloup.Group):
     command_class = Command
 
 
+def add_dataset(settings: dict[str, Any], argument: str | None) -> None:
+    """Adds a data set that was given as an argument instead of by --dataset."""
+    if argument is not None and settings.setdefault("dataset", argument) != argument:
+        raise UsageError(f"expected one data set, got {argument} and --dataset {settings['dataset']}")
+
+
 def argument_or_option(
     name: str, flag: str, metavar: str, kind: click.ParamType | type, description: str, required: bool = True
 ) -> Callable:

@@ -26,10 +26,10 @@ def check_new(folder: Path) -> None:
 
 @contextmanager
 def run_lock(folder: Path, seconds: float = 0) -> Iterator[None]:
-    """Holds the lock of a run folder while this process trains into it; who holds it may take it again.
+    """Holds the lock of a folder while this process writes into it; who holds it may take it again.
 
     Args:
-        folder: the run folder.
+        folder: the folder of a run or a search.
         seconds: how long to wait for another process to end.
 
     Raises:
@@ -42,7 +42,7 @@ def run_lock(folder: Path, seconds: float = 0) -> Iterator[None]:
         with lock.acquire(timeout=seconds):
             yield
     except Timeout:
-        raise JobiError(f"expected no other process to train the run {folder}, but one does") from None
+        raise JobiError(f"expected no other process to write into {folder}, but one does") from None
 
 
 def _beside(path: Path) -> Path:

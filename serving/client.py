@@ -4,7 +4,7 @@ import random
 import re
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -163,8 +163,8 @@ class Client:
         self, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
         """Returns the best heads of each query (relation, tail); otherwise as `tails`."""
-        _check_rows(queries, ("relation", "tail"))
-        return self.answers(0, [(tail, relation) for relation, tail in queries], k, new_only)
+        rows = _checked_rows(queries, ("relation", "tail"))
+        return self.answers(0, [(tail, relation) for relation, tail in rows], k, new_only)
 
     def answers(
         self, side: int, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
@@ -173,6 +173,7 @@ class Client:
         if not isinstance(k, int) or k < 1:
             raise UsageError(f"expected k to be at least 1, got {k!r}")
         other, sought = ("tail", "head") if side == 0 else ("head", "tail")
+        queries = queries if isinstance(queries, str) else [*queries]
         signature = f"predict_{'new_' if new_only else ''}{sought}s"
         outputs = self._predict(signature, (other, "relation"), queries, k=k)
         if len(queries) and (most := len(outputs[sought][0])) < k:
@@ -221,10 +222,10 @@ class Client:
         return name
 
     def _predict(
-        self, signature: str, names: tuple[str, ...], rows: Sequence[tuple[str, ...]], **same: int
+        self, signature: str, names: tuple[str, ...], rows: Iterable[Sequence[str]], **same: int
     ) -> dict[str, list[Any]]:
         """Returns the outputs of a signature for columns of strings, and inputs that are the same in all rows."""
-        _check_rows(rows, names)
+        rows = _checked_rows(rows, names)
         outputs: dict[str, list[Any]] = {}
         for start in range(0, max(1, len(rows)), _ROWS):
             part = rows[start : start + _ROWS]
@@ -268,10 +269,12 @@ class Client:
             raise JobiError(f"expected a JSON object from {self._url}, got something else") from None
 
 
-def _check_rows(rows: Sequence[Sequence[str]], names: tuple[str, ...]) -> None:
-    for row in [rows] if isinstance(rows, str) else rows:
+def _checked_rows(rows: Iterable[Sequence[str]], names: tuple[str, ...]) -> list[Sequence[str]]:
+    listed: list[Any] = [rows] if isinstance(rows, str) else [*rows]
+    for row in listed:
         if isinstance(row, str) or len(row) != len(names) or not all(isinstance(name, str) for name in row):
             raise UsageError(f"expected names as ({', '.join(names)}), got {row!r}")
+    return listed
 
 
 def _trusting(certificate: Path) -> ssl.SSLContext:

@@ -61,7 +61,9 @@ def list_(as_json: bool) -> None:
 
 @data.command()
 @dataset_options
-@cloup.option("--shards", type=COUNT, help="Write the training triples as N files to stream from.")
+@cloup.option(
+    "--shards", type=COUNT, help="Write the training triples as N files, fewer if they are few, to stream from."
+)
 @out_option("Folder of the shards, which is a data set.")
 @cloup.constraint(all_or_none, ["shards", "out"])
 def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> None:
@@ -76,7 +78,9 @@ def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> Non
         prepared = prepare_graph(**source)
         graph, place = prepared.graph, f"{'already in' if prepared.cached else 'written to'} {prepared.folder}"
     else:
-        graph, place = write_shards(folder=out, files=shards, **source), f"written to {out}"
+        graph = write_shards(folder=out, files=shards, **source)
+        files = len(graph.splits["train"].files)
+        place = f"training triples written to {files} file{'s' * (files > 1)} in {out}"
     sizes = counts(_sizes(graph))
     click.echo(f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations; {sizes} triples")
     click.echo(place)

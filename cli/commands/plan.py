@@ -10,7 +10,7 @@ from jobi_tf.console import duration, print_json, print_table
 from jobi_tf.errors import UsageError
 from jobi_tf.training.config import TrainConfig
 
-from ..options import COUNT, POSITIVE, Command, given, json_option, settings_options
+from ..options import COUNT, POSITIVE, Command, add_dataset, given, json_option, settings_options
 from ..start import start_tensorflow
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _SETTINGS = (
 
 
 @cloup.command(cls=Command)
+@cloup.argument("argument", metavar="[NAME|PATH]", required=False)
 @cloup.option("--entities", type=COUNT, help="Number of entities, without --dataset.")
 @cloup.option("--relations", type=COUNT, help="Number of relations, without --dataset.")
 @cloup.option("--triples", type=COUNT, help="Number of training triples, without --dataset.")
@@ -43,6 +44,7 @@ def plan(
     memory: float | None,
     calibrate: bool,
     as_json: bool,
+    argument: str | None,
     **options: Any,
 ) -> None:
     """Estimate the memory and time of a training, and choose its strategy.
@@ -55,6 +57,7 @@ def plan(
 
     sizes = entities, relations, triples
     settings = {name: value for name, value in given(context).items() if name in options}
+    add_dataset(settings, argument)
     known = settings.get("dataset") is not None
     if known == all(sizes) or known == any(sizes):
         raise UsageError("expected either --dataset, or all of --entities, --relations and --triples")

@@ -4,9 +4,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import cloup
 
+from jobi_tf.errors import UsageError
+
 from ..options import FOLDER, PORT, Command, argument_or_option
+
+_QUIETLY = """
+from jobi_tf.cli.start import start_tensorflow
+start_tensorflow(keras=False)
+from tensorboard.main import run_main
+run_main()
+"""
 
 
 @cloup.command(cls=Command)
@@ -22,11 +32,19 @@ def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
 
     Stop it with Ctrl-C.
     """
+    if not runs and not Path("runs").is_dir():
+        raise UsageError("expected folders of runs, or a folder runs here")
+    if not any(next(path.rglob("events.out.tfevents.*"), None) for path in runs or [Path("runs")]):
+        click.echo("There are no logs yet.", err=True)
     if len(runs) > 1:
         from jobi_tf.report.runs import labels
 
+        if odd := [str(path) for path in runs if {",", ":"} & {*str(path)}]:
+            raise UsageError(
+                f"expected folders without commas and colons, by which TensorBoard separates them: {odd[0]}"
+            )
         where = ["--logdir_spec", ",".join(f"{name}:{path}" for name, path in zip(labels(runs), runs, strict=True))]
     else:
         where = ["--logdir", str(runs[0] if runs else "runs")]
-    command = [sys.executable, "-m", "tensorboard.main", *where, "--host", host, "--port", str(port)]
-    raise SystemExit(subprocess.run(command).returncode)
+    command = [sys.executable, "-c", _QUIETLY, *where, "--host", host, "--port", str(port)]
+    raise SystemExit(subprocess.run(command).returncode != 0)

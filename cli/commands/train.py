@@ -16,7 +16,7 @@ from jobi_tf.launch import LAUNCHED
 from jobi_tf.training.config import TrainConfig, read_settings
 
 from ..main import Interruption
-from ..options import FILE, FOLDER, GROUPS, Command, given, parse_assignments, settings_options
+from ..options import FILE, FOLDER, GROUPS, Command, add_dataset, given, parse_assignments, settings_options
 from ..start import start_tensorflow
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def train(
     settings in config.yaml.
     """
     chosen = given(context)
-    if argument is not None and chosen.setdefault("dataset", argument) != argument:
-        raise UsageError(f"expected one data set, got {argument} and --dataset {chosen['dataset']}")
+    add_dataset(chosen, argument)
     settings = _settings(config_file, assignments, chosen)
     if resume is None and settings.get("dataset") is None:
         raise UsageError("expected --dataset with a name (see `jobi-tf data list`), a folder or a file")

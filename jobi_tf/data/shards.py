@@ -113,8 +113,11 @@ class ShardWriter:
         if error[0] is None and len(self._rest):
             self._write(self._rest)
         self._close()
-        for name, count in zip(self._names, self._counts, strict=True):
-            if not count:
+        used = sum(count > 0 for count in self._counts)  # those after them are empty
+        for i, name in enumerate(self._names):
+            if i < used:
+                self._names[i] = (self._folder / name).rename(self._folder / f"train-{i:05d}-of-{used:05d}").name
+            else:
                 (self._folder / name).unlink()
 
     def write(self, triples: np.ndarray) -> None:

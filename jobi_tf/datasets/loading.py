@@ -16,7 +16,7 @@ from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD, DataSet
 from jobi_tf.datasets.reading import Columns
 from jobi_tf.errors import DataError, JobiError, UsageError
 
-_READER = 3
+_READER = 4
 """Part of the cache key of local files: raise it when the same files would give another graph."""
 _WORLD = Path(__file__).with_name(WORLD)
 

@@ -128,7 +128,15 @@ class Rows:
 
 
 class Names(dict[str, int]):
-    """Ids of names by first appearance: looking up a new name gives it the next id."""
+    """Ids of names by first appearance: looking up a new name gives it the next id.
+
+    Args:
+        tabs: whether names may have tabs, which files of this library separate names by.
+    """
+
+    def __init__(self, tabs: bool = False):
+        super().__init__()
+        self._refused = "\0\r\n" + "\t" * (not tabs)
 
     def __missing__(self, name: str) -> int:
         # Every distinct name comes here exactly once, so the loop over the rows need not check any.
@@ -136,8 +144,8 @@ class Names(dict[str, int]):
             raise ValueError(f"expected UTF-8, got byte 0x{ord(odd[0]) - 0xDC00:02x}")
         if not name or name.isspace():
             raise ValueError("expected a head, a relation and a tail, got an empty field")
-        if "\0" in name or "\r" in name or "\n" in name:
-            raise ValueError("expected names without NUL bytes and line breaks (is the file not UTF-8 text?)")
+        if any(x in name for x in self._refused):
+            raise ValueError("expected names without NUL bytes, line breaks and tabs (is the file not UTF-8 text?)")
         self[name] = identity = len(self)
         return identity
 
@@ -145,10 +153,10 @@ class Names(dict[str, int]):
 class TripleReader:
     """Reads files of triples; entities and relations get ids in the order of their first appearance in all of them."""
 
-    def __init__(self, columns: Columns | None = None):
+    def __init__(self, columns: Columns | None = None, tabs: bool = False):
         self.columns = columns or Columns()
-        self.entities = Names()
-        self.relations = Names()
+        self.entities = Names(tabs)
+        self.relations = Names(tabs)
 
     def read_file(self, path: Path, sink: Callable[[np.ndarray], None] | None = None) -> Rows:
         """Reads a file whose name ends in one of `SUFFIXES`.

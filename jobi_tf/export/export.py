@@ -3,7 +3,8 @@
 import json
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.errors import JobiError, UsageError, check_at_least
 from jobi_tf.evaluation.calibration import Calibration, calibrate, sample
 from jobi_tf.export.card import model_card
 from jobi_tf.export.contract import BATCHES, contract, example_requests, write_id_tables, write_warmup
@@ -85,7 +86,7 @@ def export_run(
     version: int | None = None,
     top_k: int = TOP_K,
     dtype: str = "float32",
-    candidates: str | Path | None = None,
+    candidates: str | Path | Sequence[str] | None = None,
     typed: bool = False,
     warmup: bool = True,
 ) -> Exported:
@@ -100,7 +101,7 @@ def export_run(
         version: number of the version; None: the next one.
         top_k: largest number of answers that a request can ask for, 1 to 1,000.
         dtype: dtype of the stored tables, `"float32"` or `"float16"`.
-        candidates: file with one entity name per line; only these are returned as answers.
+        candidates: names of the only entities that are returned as answers, or a file with one name per line.
         typed: whether to restrict answers to entities that training saw on that side of the relation.
         warmup: whether to write the requests that a server computes when it loads the version.
 
@@ -119,7 +120,8 @@ def export_run(
         raise UsageError(f"expected a run, as jobi_tf.load_run opens it, got {run!r}")
     if dtype not in DTYPES:
         raise UsageError(f"expected dtype to be one of {', '.join(DTYPES)}, got {dtype!r}")
-    if not 1 <= top_k <= MAX_TOP_K:
+    check_at_least(1, top_k=top_k, version=1 if version is None else version)
+    if top_k > MAX_TOP_K:
         raise UsageError(f"expected top_k from 1 to {MAX_TOP_K:,}, got {top_k}")
     if (folder / "config.yaml").exists():
         raise UsageError(
@@ -127,10 +129,13 @@ def export_run(
             "but `jobi-tf merge` makes one run of several that have the same scorer"
         )
     version = choose_version(folder, version)
-    ids = None if candidates is None else run.graph.entities.ids_in_file(Path(candidates))
+    if isinstance(candidates, str | Path):
+        ids: np.ndarray | None = run.graph.entities.ids_in_file(Path(candidates))
+    else:
+        ids = None if candidates is None else np.unique(run.graph.entities.ids_of(candidates))
     _check_weights(run.model, dtype)
     path = folder / str(version)
-    with new_folder(path) as beside, tempfile.TemporaryDirectory() as names:
+    with _no_other(folder, version), new_folder(path) as beside, tempfile.TemporaryDirectory() as names:
         lists = AnswerLists(run.graph, ids, typed)
         stored = StoredModel(run.model, dtype, lists)
         calibration = calibrate(stored.scores_of, run.graph, run.config.p, run.config.seed)
@@ -141,8 +146,17 @@ def export_run(
         exported = Exported(path, version, dtype, top_k, typed, ids if ids is None else len(ids), calibration, drift)
         servable = Servable(stored, run.graph, Path(names), top_k, calibration.slope, calibration.intercept)
         _write(beside, run, servable, exported, warmup)
-        choose_version(folder, version)  # another export may have written it meanwhile
     return exported
+
+
+@contextmanager
+def _no_other(folder: Path, version: int) -> Iterator[None]:
+    """Raises a `UsageError` where the version cannot be written because another export has done so meanwhile."""
+    try:
+        yield
+    except OSError:
+        choose_version(folder, version)
+        raise
 
 
 def choose_version(folder: Path, version: int | None) -> int:

@@ -355,6 +355,19 @@ class TrainConfig(BaseModel):
         path.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a mapping that has a key twice, of which YAML would take the last one."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.composer.ComposerError(None, None, f"found the key {key.value!r} twice", key.start_mark)
+            seen.add(key.value)
+        return node
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """Reads a YAML file of settings.
 
@@ -362,7 +375,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         UsageError: the file is missing, is not YAML, or is not a mapping.
     """
     try:
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+        settings = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise UsageError(f"expected a YAML file of settings: {path}: {error.strerror}") from None
     except (yaml.YAMLError, ValueError) as error:  # also of a date such as 2026-02-30

@@ -20,7 +20,7 @@ from optuna.storages import RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jobi_tf.errors import DataError, JobiError, UsageError
-from jobi_tf.files import check_new, written_beside
+from jobi_tf.files import check_new, run_lock, written_beside
 from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, one_at_a_time, train_locked
 from jobi_tf.report.runs import run_summary
 from jobi_tf.training.config import read_settings
@@ -73,12 +73,13 @@ def search(
     graph = space.config({}).load_graph()
     if not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, by which trials are compared, got none")
-    if (path / SPACE).is_file():
-        _check_same(space, read_settings(path / SPACE), path)
-    path.mkdir(parents=True, exist_ok=True)
-    study = open_study(space, path, graph.fingerprint, storage)
-    with written_beside(path / SPACE) as beside:
-        space.write(beside)
+    with run_lock(path, SECONDS_FOR_SQLITE):  # a process that begins at the same time would make the same tables
+        if (path / SPACE).is_file():
+            _check_same(space, read_settings(path / SPACE), path)
+        path.mkdir(parents=True, exist_ok=True)
+        study = open_study(space, path, graph.fingerprint, storage)
+        with written_beside(path / SPACE) as beside:
+            space.write(beside)
     # An interruption reaches this thread and ends the processes; the other one then notes which trials to retry.
     with ThreadPoolExecutor(1) as pool, Jobs(jobs) as processes:
         try:

@@ -131,3 +131,7 @@ def test_tensorboard_tells_runs_of_one_name_apart(call, tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess, "run", started)
     call("tensorboard", *paths)
     assert f"a/run:{paths[0]},b/run:{paths[1]}" in commands[0]
+    (tmp_path / "c,d").mkdir()
+    assert "c,d" in call("tensorboard", paths[0], tmp_path / "c,d", status=2).stderr
+    monkeypatch.chdir(tmp_path)
+    assert "runs" in call("tensorboard", status=2).stderr

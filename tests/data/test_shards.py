@@ -42,7 +42,9 @@ def graph(tmp_path):
 def test_what_is_written_is_read(tmp_path, files, count):
     shards = written(tmp_path, TRIPLES[:count], files)
     assert len(shards) == count
-    assert len(shards.files) == min(files, -(-count // 8))
+    used = min(files, -(-count // 8))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"train-{i:05d}-of-{used:05d}" for i in range(used)]
+    assert len(shards.files) == used
     assert all(x % 8 == 0 for x in shards.counts[:-1])
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 12 * count
     np.testing.assert_array_equal(np.sort(shards[:], 0), TRIPLES[:count])

@@ -166,6 +166,7 @@ def test_names_come_back(tmp_path, suffix):
         (".tsv", "x" * 200_000, 1),
         (".tsv.gz", gzip.compress(GOOD.encode() * 9000 + b"\xff\n", mtime=0), 9001),
         (".csv", "a,r\n", 1),
+        (".csv", 'a,r,b\n"a\tx",r,b\n', 2),
         (".csv", 'a,r,b\n"a\n",r,b\n', 2),
         (".csv", 'a,r,b\n"a,r,b\na,r,b\n', 2),
         (".csv", 'h,r,t\n"a,r,b\na,r,b\n', 2),

@@ -157,10 +157,20 @@ def test_versions_count_up_and_are_never_overwritten(run, folder):
     for version, expected in ((None, 1), (None, 2), (7, 7), (None, 8)):
         assert export.choose_version(folder, version) == expected
         (folder / str(expected)).mkdir(parents=True)
-    for version in (7, -1, 2**63):
+    for version in (7, -1, 2**63, 1.5, "3"):
         with pytest.raises(UsageError, match=str(version)):
             export_run(run, folder, version)
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2", "7", "8"]
+
+
+def test_a_version_that_another_export_writes_meanwhile(run, folder, monkeypatch):
+    def write(*arguments):
+        (folder / "1" / "assets").mkdir(parents=True)
+
+    monkeypatch.setattr(export, "_write", write)
+    with pytest.raises(UsageError, match="version 1 exists"):
+        export_run(run, folder)
+    assert [path.name for path in folder.iterdir()] == ["1"]
 
 
 @pytest.mark.slow

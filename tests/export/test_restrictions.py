@@ -35,7 +35,8 @@ def seen_in_training(graph, relation, column):
 def test_only_allowed_entities_best_first(run, chosen, tmp_path, monkeypatch, typed, restricted):
     monkeypatch.setattr(stored_model, "SLICE_SCORES", 1)  # as few entities at a time as can be
     graph, known = run.graph, triple_set(*run.graph.splits.values())
-    exported = export_run(run, tmp_path, top_k=31, typed=typed, candidates=chosen if restricted else None, warmup=False)
+    listed = [*filter(None, chosen.read_text("utf-8-sig").splitlines())] if typed else chosen
+    exported = export_run(run, tmp_path, top_k=31, typed=typed, candidates=listed if restricted else None, warmup=False)
     assert (exported.typed, exported.candidates) == (typed, len(CHOSEN) if restricted else None)
     ask = load(exported.path)
     triples = np.array([[e, r, e] for e in range(5) for r in range(5)])

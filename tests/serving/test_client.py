@@ -77,6 +77,11 @@ def test_embeddings(client, tiny):
     assert embeddings.embedding.dtype == np.float32
 
 
+def test_rows_of_a_generator(client):
+    rows = [("entity 1", "relation 1", "entity 2")]
+    assert client.score(iter(rows)).score == client.score(rows).score
+
+
 def test_nothing(client):
     assert [len(field) for field in client.score([])] == [0, 0, 0]
     assert client.tails_of([]) == client.heads_of([]) == []

@@ -42,6 +42,9 @@ def test_a_missing_file_and_one_that_is_no_text(tmp_path):
     (tmp_path / "junk.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"junk\.yaml"):
         read_settings(tmp_path / "junk.yaml")
+    (tmp_path / "twice.yaml").write_text("p: 0\ndim: {a: &a {x: 1, y: 2}, b: {<<: *a, x: 3}}\np: 1\n")
+    with pytest.raises(UsageError, match=r"twice\.yaml: .*'p' twice"):
+        read_settings(tmp_path / "twice.yaml")
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
 
 def test_auto_learns_from_a_teacher_where_there_is_time(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("jobi_tf.training.auto.SECONDS_TO_BEGIN", 0)
-    options = {"recipe": "auto", "minutes": 0.2, "dim": 4, "epochs": 2, "loss": "full-softmax"}
+    options = {"recipe": "auto", "minutes": 2, "dim": 4, "epochs": 2, "loss": "full-softmax"}
     run = jobi_tf.train(GRAPH, **options, run_dir=tmp_path / "run")
     assert run.config.soft_labels is not None
     assert "teacher" in capsys.readouterr().err
