@@ -104,7 +104,7 @@ class Group(cloup.Group):
 
 
 def add_dataset(settings: dict[str, Any], argument: str | None) -> None:
-    """Adds a data set that was given as an argument instead of by --dataset."""
+    """Adds a data set that was given as an argument instead of by --dataset; a UsageError if they differ."""
     if argument is not None and settings.setdefault("dataset", argument) != argument:
         raise UsageError(f"expected one data set, got {argument} and --dataset {settings['dataset']}")
 

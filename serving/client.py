@@ -173,12 +173,12 @@ class Client:
         if not isinstance(k, int) or k < 1:
             raise UsageError(f"expected k to be at least 1, got {k!r}")
         other, sought = ("tail", "head") if side == 0 else ("head", "tail")
-        queries = queries if isinstance(queries, str) else [*queries]
+        rows = _checked_rows(queries, (other, "relation"))
         signature = f"predict_{'new_' if new_only else ''}{sought}s"
-        outputs = self._predict(signature, (other, "relation"), queries, k=k)
-        if len(queries) and (most := len(outputs[sought][0])) < k:
+        outputs = self._predict(signature, (other, "relation"), rows, k=k)
+        if rows and (most := len(outputs[sought][0])) < k:
             raise UsageError(f"expected k to be at most {most}, as the model was exported for no more, got {k}")
-        for (entity, relation), known in zip(queries, outputs["known"], strict=True):
+        for (entity, relation), known in zip(rows, outputs["known"], strict=True):
             if not known:
                 unknown = f"relation: {relation}" if self.embed([entity]).known[0] else f"entity: {entity}"
                 raise UnknownNameError(f"unknown {unknown}", (entity, relation))

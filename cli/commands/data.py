@@ -61,9 +61,7 @@ def list_(as_json: bool) -> None:
 
 @data.command()
 @dataset_options
-@cloup.option(
-    "--shards", type=COUNT, help="Write the training triples as N files, fewer if they are few, to stream from."
-)
+@cloup.option("--shards", type=COUNT, help="Write the training triples as up to N files to stream from.")
 @out_option("Folder of the shards, which is a data set.")
 @cloup.constraint(all_or_none, ["shards", "out"])
 def prepare(source: dict[str, Any], shards: int | None, out: Path | None) -> None:

@@ -27,7 +27,7 @@ ALL = "all"
 @cloup.command(cls=Command)
 @cloup.argument("names", nargs=-1, metavar="EXPERIMENT…", help="Names of experiments, all, or YAML files.")
 @cloup.option("--dataset", "datasets", multiple=True, metavar="NAME|PATH|NAME=PATH", help="Data set; may be repeated.")
-@cloup.option("--row", "rows", multiple=True, metavar="NAME", help="Row, with those that it needs; may be repeated.")
+@cloup.option("--row", "rows", multiple=True, metavar="NAME", help="Only this row and those it needs; may be repeated.")
 @cloup.option("--seeds", type=COUNT, help="Seeds 0 to N - 1  [default: the experiment's]")
 @cloup.option("--quick", is_flag=True, help="Train small models briefly with one seed, to test the setup.")
 @jobs_option
@@ -70,7 +70,9 @@ def reproduce(
 
     chosen = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]
     experiments = [Experiment.read(name) for name in chosen]
-    experiments = [x.only(rows) for x in experiments] if rows else experiments
+    if rows:  # of several experiments, those that have these rows
+        having = [x for x in experiments if {*rows} <= {row.name for row in x.rows}]
+        experiments = [x.only(rows) for x in having or experiments]
     _check_distinct([experiment.name for experiment in experiments], "experiments")
     sources = _sources(datasets, experiments)
     sources_of = {x.name: _chosen(x, experiments, sources, ALL in names) for x in experiments}
@@ -80,6 +82,8 @@ def reproduce(
             every = ", ".join(x.name for x in sources_of[plan.experiment.name])
             click.echo(f"{plan.name}: no row that would be run on {every}", err=True)
     plans = [plan for plan in plans if plan.runs]
+    if not plans:
+        sys.exit(1)
     for plan in plans:
         _ = plan.complete  # whose errors come before anything is trained
     if dry_run:

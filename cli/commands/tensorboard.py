@@ -33,18 +33,17 @@ def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
     Stop it with Ctrl-C.
     """
     if not runs and not Path("runs").is_dir():
-        raise UsageError("expected folders of runs, or a folder runs here")
-    if not any(next(path.rglob("events.out.tfevents.*"), None) for path in runs or [Path("runs")]):
-        click.echo("There are no logs yet.", err=True)
+        raise UsageError("expected folders of runs, or a folder called runs in the current one")
     if len(runs) > 1:
         from jobi_tf.report.runs import labels
 
-        if odd := [str(path) for path in runs if {",", ":"} & {*str(path)}]:
-            raise UsageError(
-                f"expected folders without commas and colons, by which TensorBoard separates them: {odd[0]}"
-            )
-        where = ["--logdir_spec", ",".join(f"{name}:{path}" for name, path in zip(labels(runs), runs, strict=True))]
+        named = [*zip(labels(runs), runs, strict=True)]
+        if odd := [str(path) for name, path in named if "," in str(path) or ":" in name]:
+            raise UsageError(f"TensorBoard cannot show several folders of which one has a comma or colon: {odd[0]}")
+        where = ["--logdir_spec", ",".join(f"{name}:{path}" for name, path in named)]
     else:
         where = ["--logdir", str(runs[0] if runs else "runs")]
+    if not any(next(path.rglob("events.out.tfevents.*"), None) for path in runs or [Path("runs")]):
+        click.echo("There are no logs yet.", err=True)
     command = [sys.executable, "-c", _QUIETLY, *where, "--host", host, "--port", str(port)]
     raise SystemExit(subprocess.run(command).returncode != 0)

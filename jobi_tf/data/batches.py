@@ -266,8 +266,10 @@ def query_batches(
     if rare_weight < 1 and answers_per_query > 1:
         raise UsageError(f"expected answers_per_query=1 with rare_weight, got {answers_per_query}")
     check_at_least(1, answers_per_query=answers_per_query, pair_entities=1 if pair_entities is None else pair_entities)
-    if soft_weight is not None and (soft_labels is None or not soft_weight > 0):
-        raise UsageError(f"expected soft_weight above 0 and with soft labels, got {soft_weight}")
+    if soft_weight is not None and soft_labels is None:
+        raise UsageError(f"expected no soft_weight without soft_labels, got {soft_weight}")
+    if soft_weight is not None and not soft_weight > 0:
+        raise UsageError(f"expected soft_weight above 0, got {soft_weight}")
     if soft_labels is not None:
         if not isinstance(soft_labels, SoftLabels):
             raise UsageError(f"expected soft labels as from SoftLabels.load, got {soft_labels!r}")

@@ -15,7 +15,7 @@ class Vocabulary:
     """The names of all entities, or of all relations. The id of a name is its position.
 
     Args:
-        names: distinct names, without line breaks.
+        names: distinct names, without tabs and line breaks.
         kind: `"entity"` or `"relation"`, used in messages.
 
     Example:

@@ -182,7 +182,7 @@ def build_files(
         UsageError: the folder has files already, or a file does not exist or has another suffix.
         DataError: a file cannot be used, nothing is kept, or not enough to split.
     """
-    reader = TripleReader(Columns(columns, header=header), tabs=True)  # in names that are left out
+    reader = TripleReader(Columns(columns, header=header), tabs=True)  # `write_text` refuses those that are kept
     for path in files:
         if not path.is_file() or not path.name.endswith(SUFFIXES):
             raise UsageError(f"expected a file whose name ends in {', '.join(SUFFIXES)}, got {path}")

@@ -131,7 +131,7 @@ class Names(dict[str, int]):
     """Ids of names by first appearance: looking up a new name gives it the next id.
 
     Args:
-        tabs: whether names may have tabs, which files of this library separate names by.
+        tabs: whether names may contain tabs, which separate the names in files of this library.
     """
 
     def __init__(self, tabs: bool = False):
@@ -151,7 +151,12 @@ class Names(dict[str, int]):
 
 
 class TripleReader:
-    """Reads files of triples; entities and relations get ids in the order of their first appearance in all of them."""
+    """Reads files of triples; entities and relations get ids in the order of their first appearance in all of them.
+
+    Args:
+        columns: the columns of the files; None: the usual ones.
+        tabs: whether names may contain tabs.
+    """
 
     def __init__(self, columns: Columns | None = None, tabs: bool = False):
         self.columns = columns or Columns()

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import JobiError, UsageError, check_at_least
+from jobi_tf.errors import DataError, JobiError, UsageError, check_at_least
 from jobi_tf.evaluation.calibration import Calibration, calibrate, sample
 from jobi_tf.export.card import model_card
 from jobi_tf.export.contract import BATCHES, contract, example_requests, write_id_tables, write_warmup
@@ -132,7 +132,9 @@ def export_run(
     if isinstance(candidates, str | Path):
         ids: np.ndarray | None = run.graph.entities.ids_in_file(Path(candidates))
     else:
-        ids = None if candidates is None else np.unique(run.graph.entities.ids_of(candidates))
+        ids = None if candidates is None else np.unique(run.graph.entities.ids(candidates))
+    if ids is not None and not len(ids):
+        raise DataError("expected names of entities as candidates, got none")
     _check_weights(run.model, dtype)
     path = folder / str(version)
     with _no_other(folder, version), new_folder(path) as beside, tempfile.TemporaryDirectory() as names:
@@ -151,7 +153,7 @@ def export_run(
 
 @contextmanager
 def _no_other(folder: Path, version: int) -> Iterator[None]:
-    """Raises a `UsageError` where the version cannot be written because another export has done so meanwhile."""
+    """Turns the OSError of a version that another export has written meanwhile into a `UsageError`."""
     try:
         yield
     except OSError:

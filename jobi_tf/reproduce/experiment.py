@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation import metrics
-from jobi_tf.training.config import SettingsFile, StrictModel, TrainConfig
+from jobi_tf.training.config import MERGEABLE, SettingsFile, StrictModel, TrainConfig
 
 METRICS = {
     **metrics.METRICS,
@@ -23,7 +23,7 @@ METRICS = {
 _OF_RELATIONS = ("implausible", "wrong_implausible")
 # What the command line decides, and what belongs to a file that is still to be split.
 _NOT_SET = {
-    *("recipe", "dataset", "seed", "run_dir", "soft_labels", "split", "columns", "header"),
+    *("recipe", "dataset", "seed", "run_dir", "soft_labels", "warm_start", "split", "columns", "header"),
     *("strategy", "devices", "logical_devices"),
 }
 _QUICK = {"dim": 32, "epochs": 10}
@@ -39,9 +39,10 @@ class Row(StrictModel):
     A row with `pool` ranks by the pooled runs of the rows with these names, and by the rules of the graph with `rules`;
     `rules` alone are without embeddings. With settings beside them, the row is trained with soft labels of these runs
     and rules. A row with `merge` is the merged runs of these rows. The training of one with `warm_start` begins with
-    the embeddings of that row. These rows stand above it, and their runs have the same seed; a name that is repeated
-    stands for runs with the next seeds. A row with `datasets` is left out on the experiment's other data sets. One that
-    has none of `settings`, `like`, `pool`, `rules` and `merge` only shows figures of the paper.
+    the embeddings of that row. These rows stand above it, and their runs have the same seed; a name that stands there n
+    times is n runs, with the seeds n · seed to n · seed + n - 1. A row with `datasets` is left out on the experiment's
+    other data sets. One that has none of `settings`, `like`, `pool`, `rules` and `merge` only shows figures of the
+    paper.
     """
 
     name: str = Field(min_length=1)
@@ -122,6 +123,11 @@ class Experiment(SettingsFile):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        self._check()
+        return self
+
+    def _check(self) -> None:
+        """Raises a ValueError if parts contradict each other."""
         for kind, every in (("row", [row.name for row in self.rows]), ("data set", self.datasets)):
             if repeated := [name for name in every if every.count(name) > 1]:
                 raise ValueError(f"expected each {kind} once, got {repeated[0]!r} {len(repeated)} times")
@@ -156,18 +162,19 @@ class Experiment(SettingsFile):
             for dataset, figures in row.paper.items():
                 if len(figures) != count:
                     raise ValueError(f"{place}: paper: {dataset}: expected {count} numbers, got {len(figures)}")
-        return self
 
     def _check_needed(self, row: Row, place: str) -> None:
         """Checks what a row says of other rows and of rules."""
         given = [*(field for field, names in row.needed.items() if names), *["rules"] * row.rules]
         if given and self.kind != "table":
             raise ValueError(f"{place}: {given[0]}: expected the kind table, got {self.kind}")
+        if row.merge and (row.is_trained or row.by_dataset or len(given) > 1):
+            raise ValueError(
+                f"{place}: merge: expected no settings, like, by_dataset, pool, rules or warm_start beside it"
+            )
         for field in ("by_dataset", "warm_start"):
-            if given and getattr(row, field) and not row.is_trained:
+            if getattr(row, field) and not row.is_trained:
                 raise ValueError(f"{place}: {field}: expected settings beside it")
-        if row.merge and (row.is_trained or len(given) > 1):
-            raise ValueError(f"{place}: merge: expected no settings, pool and rules beside it")
         if len(row.merge) == 1:
             raise ValueError(f"{place}: merge: expected two rows or more, got {row.merge[0]!r}")
         if len(row.pool) == 1 and not row.rules and not row.is_trained:
@@ -194,10 +201,11 @@ class Experiment(SettingsFile):
         return experiment
 
     def _model(self, row: Row, dataset: str) -> tuple[str, bool, int]:
-        """Returns the model of a row's run, whether relations are reciprocal, and its d.
+        """Returns the scorer of a row's run, whether relations are reciprocal, and the embedding size.
 
         Raises:
-            UsageError: the rows that it needs have others.
+            UsageError: runs to merge differ in the first two or cannot be merged, or a warm start differs in one of the
+                three.
         """
         where = f"{self._where}: row {row.name!r}"
         if row.merge:
@@ -205,6 +213,8 @@ class Experiment(SettingsFile):
             for name, values in (("model", models), ("reciprocal", reciprocal)):
                 if different := [x for x in values if x != values[0]]:
                     raise UsageError(f"{where}: merge: expected one {name}, got {values[0]} and {different[0]}")
+            if models[0] not in MERGEABLE:
+                raise UsageError(f"{where}: merge: expected runs of {', '.join(MERGEABLE)}, got {models[0]}")
             return models[0], reciprocal[0], sum(dims)
         config = self.config(row, dataset)
         found = config.model, config.reciprocal, config.dim
@@ -273,10 +283,10 @@ class Experiment(SettingsFile):
         return [x for x in known if not x.datasets or dataset in x.datasets or dataset not in self.datasets]
 
     def only(self, names: Collection[str]) -> Self:
-        """Returns it with the rows of these names and those that they need.
+        """Returns it with the rows of these names, those that they need, and the baseline.
 
         Raises:
-            UsageError: there is no such row.
+            UsageError: there is no such row, or none beside the baseline where it needs one.
         """
         known = [row.name for row in self.rows]
         if unknown := [name for name in names if name not in known]:
@@ -285,7 +295,12 @@ class Experiment(SettingsFile):
         for row in reversed(self.rows):  # the rows that a row needs stand above it
             if row.name in kept:
                 kept.update(*row.needed.values())
-        return self.model_copy(update={"rows": [row for row in self.rows if row.name in kept]})
+        chosen = self.model_copy(update={"rows": [row for row in self.rows if row.name in kept]})
+        try:
+            chosen._check()
+        except ValueError as error:
+            raise UsageError(f"{self._where}: {error}") from None
+        return chosen
 
     def row(self, name: str) -> Row:
         """Returns the row of that name."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MINUTES_OF_RULES = 10
 QUICK = "-quick"  # ends the names of folders and files of quick runs
 _NOT_OF_THE_RESULT = {
-    *("dataset", "seed", "run_dir", "soft_labels"),
+    *("dataset", "seed", "run_dir", "soft_labels", "warm_start"),
     *("strategy", "devices", "logical_devices", "tensorboard", "profile"),
 }
 
@@ -95,10 +95,10 @@ class PlannedRun:
     label: str  # without the seed
     config: TrainConfig  # with the seed and the folder
     pool: tuple[str, ...] = ()  # folders of the runs that it pools, or learns from
-    merge: tuple[str, ...] = ()  # of those that it merges
-    start: tuple[str, ...] = ()  # of the one with whose embeddings its training begins
+    merge: tuple[str, ...] = ()  # folders of the runs that it merges
+    start: tuple[str, ...] = ()  # folder of the run whose embeddings it starts from
     rules: bool = False  # whether it ranks by the rules of the graph too, or alone, or learns from them
-    level: int = 0  # number of runs that must be complete before, one after another
+    level: int = 0  # length of the longest chain of runs that must be complete first
     _records: list[Record] = field(default_factory=list, compare=False, repr=False)
 
     @property
@@ -133,7 +133,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment with its runs on data sets, those with the first seed first, so that a table fills evenly."""
+    """An experiment with its runs on data sets: first those that others need, of these those with the first seed."""
 
     experiment: Experiment
     sources: Sequence[Source]
@@ -156,7 +156,9 @@ class Plan:
         return [run for run in self.distinct if run.record is not None]
 
     def at(self, row: Row, source: Source, point: Any = None) -> list[PlannedRun]:
-        """Returns the runs of a row on a data set, at a point of a sweep: one for each seed."""
+        """Returns the runs of a row on a data set, at a point of a sweep: one for each seed, also for those that only
+        other rows need.
+        """
         key = (row.name, source, point)
         return [run for run in self.runs if (run.row, run.source, run.point) == key]
 
@@ -187,14 +189,17 @@ def make_plan(
     def planned(source: Source, row: Row, point: Any, seed: int) -> PlannedRun:
         label, names = f"{source.name}: {row.name}", list[str]()
         needed = {
-            kind: [planned(source, experiment.row(x), None, seed + rows[:i].count(x)) for i, x in enumerate(rows)]
+            kind: [
+                planned(source, experiment.row(x), None, seed * rows.count(x) + rows[:i].count(x))
+                for i, x in enumerate(rows)
+            ]
             for kind, rows in row.needed.items()
         }
         if row.is_trained:
             config = experiment.config(row, source.name, point, quick)
             if row.warm_start and quick:  # as many numbers as the smaller models that it begins with
                 config = config.replace(dim=needed["warm_start"][0].config.dim)
-            names.append(name_of(config.replace(warm_start=None) if row.warm_start else config))
+            names.append(name_of(config))
             label += f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
         else:
             config = TrainConfig.create({"dataset": source.place})
@@ -204,7 +209,7 @@ def make_plan(
             if members:
                 of = sorted(run.path.parent.name for run in members)
                 content = json.dumps([of, row.rules] if kind == "pool" else of)
-                names.append(f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:8]}".replace("_", "-"))
+                names.append(f"{kind.replace('_', '-')}-{hashlib.sha256(content.encode()).hexdigest()[:8]}")
         if row.rules and not row.pool:
             names.append("rules")
         path = folder / source.folder / "-".join(names) / f"seed-{seed}"
@@ -242,7 +247,7 @@ def check_settings(folder: RunFolder, config: TrainConfig) -> None:
         DataError: one differs.
     """
     found = folder.read_config()
-    for name, wanted in config.model_dump(exclude=_NOT_OF_THE_RESULT | {"warm_start"}).items():
+    for name, wanted in config.model_dump(exclude=_NOT_OF_THE_RESULT).items():
         if wanted is not None and getattr(found, name) != wanted:
             raise DataError(
                 f"expected {name} {wanted} in {folder.config}, got {getattr(found, name)}: "
@@ -312,9 +317,6 @@ def make_run(run: PlannedRun, jobs: int, callback: "keras.callbacks.Callback") -
     with run_lock(folder.path, SECONDS_FOR_THE_LOCK):
         if read_record(folder.path) is not None:
             return  # another process was faster
-        for needed in (*run.pool, *run.merge, *run.start):
-            if read_record(Path(needed)) is None:
-                raise DataError(f"expected the complete run {needed}, which is needed, got none")
         if not run.is_trained:
             write_record(folder.path, _rank(run, jobs))
             return
@@ -324,11 +326,19 @@ def make_run(run: PlannedRun, jobs: int, callback: "keras.callbacks.Callback") -
             soft_labels(_pool(run)).save(config.soft_labels)
         if folder.checkpoints():
             check_settings(folder, config)
+        else:
+            _check_complete(run.start)
         write_record(folder.path, measure(train_or_resume(config, [callback]), jobs))
         # Larger than the model, and of use only to training.
         shutil.rmtree(folder.path / "checkpoints", ignore_errors=True)
         if config.soft_labels is not None:
             Path(config.soft_labels).unlink(missing_ok=True)
+
+
+def _check_complete(folders: Iterable[str]) -> None:
+    for folder in folders:
+        if read_record(Path(folder)) is None:
+            raise DataError(f"expected the complete run {folder}, which this one needs, got none")
 
 
 def _pool(run: PlannedRun) -> "ByName":
@@ -337,6 +347,7 @@ def _pool(run: PlannedRun) -> "ByName":
     from jobi_tf.training.pool import Pool
     from jobi_tf.training.run import load_run
 
+    _check_complete(run.pool)
     mined = RuleModel(load_graph(run.config.dataset), minutes=MINUTES_OF_RULES) if run.rules else None
     if len(run.pool) + run.rules > 1:
         return Pool(run.pool, mined)
@@ -350,6 +361,7 @@ def _rank(run: PlannedRun, jobs: int) -> dict[str, Any]:
 
     start = time.monotonic()
     if run.merge:
+        _check_complete(run.merge)
         shutil.rmtree(run.path, ignore_errors=True)  # it has no record, so it was not ranked
         model: ByName = merge_runs(run.merge, run.path)
         settings: dict[str, Any] = {"merge": [Path(path).parent.name for path in run.merge]}

@@ -24,6 +24,8 @@ _PART = f"({'|'.join(TENSORBOARD)})"
 
 MODELS = ("complex", "distmult", "simple", "rescal", "tucker", "transe", "rotate", "typecomplex", "conve")
 
+MERGEABLE = ("complex", "distmult", "simple", "rescal")  # models whose sum is one of the same kind
+
 # What settings are called in other libraries.
 SYNONYMS = {
     "lr": "learning_rate",
@@ -372,7 +374,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Reads a YAML file of settings.
 
     Raises:
-        UsageError: the file is missing, is not YAML, or is not a mapping.
+        UsageError: the file is missing, is not YAML, has a key twice, or is not a mapping.
     """
     try:
         settings = yaml.load(path.read_text(encoding="utf-8"), _Loader)

@@ -139,9 +139,12 @@ def _fit(
     queries = config.full_softmax or model.heads[0].net is not None
     count = number_of_queries(graph, SPLIT, config.answers_per_query) if queries else len(ids)
     size = min(config.batch_size or 1000, count)
-    changes: dict[str, Any] = {"batch_size": size, "schedule": "constant"}
-    changes |= {"jit_compile": False}  # too few steps to compile for
-    changes |= {"soft_labels": None}  # which are those of the queries before
+    changes: dict[str, Any] = {
+        "batch_size": size,
+        "schedule": "constant",
+        "jit_compile": False,  # too few steps to compile for
+        "soft_labels": None,  # those are of the queries of the smaller graph
+    }
     if queries:  # settings may say less than a model of the user's own has
         changes["loss"] = "full-softmax"
     if not queries:

@@ -11,15 +11,16 @@ from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.evaluation.weights import Fitted, fit_weights
 from jobi_tf.files import check_new, new_folder
+from jobi_tf.models import scorers
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.models.scorers import RESCAL, ComplEx, DistMult, SimplE
-from jobi_tf.training.config import TrainConfig
+from jobi_tf.models.scorers import RESCAL
+from jobi_tf.training.config import MERGEABLE, TrainConfig
 from jobi_tf.training.recording import MetricsRecord
 from jobi_tf.training.run import Run, load_run, load_runs
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import save_model
 
-SCORERS = (ComplEx, DistMult, SimplE, RESCAL)
+SCORERS = tuple(type(scorers.get(name)) for name in MERGEABLE)
 WEIGHTS = ("fitted", "equal")
 
 

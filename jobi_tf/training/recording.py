@@ -223,6 +223,12 @@ def check_callbacks(callbacks: Callbacks) -> None:
     Raises:
         UsageError: they are something else.
     """
+    if not callable(callbacks):
+        check_listed(callbacks)
+
+
+def check_listed(callbacks: object) -> None:
+    """Checks that this is a list of Keras callbacks, and raises a `UsageError` otherwise."""
     listed = isinstance(callbacks, Sequence) and all(isinstance(x, keras.callbacks.Callback) for x in callbacks)
-    if not (listed or callable(callbacks)):
+    if not listed:
         raise UsageError(f"expected a list of Keras callbacks or a function that returns one, got {callbacks!r}")

@@ -37,6 +37,7 @@ from jobi_tf.training.recording import (
     MetricsRecord,
     Training,
     check_callbacks,
+    check_listed,
 )
 from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder
@@ -249,7 +250,7 @@ def _fit(
     )
     if callable(callbacks):
         callbacks = callbacks(training)
-        check_callbacks(callbacks)
+        check_listed(callbacks)
     every: list[keras.callbacks.Callback] = [
         StopOnNaN(),
         Throughput(training.triples / training.steps),

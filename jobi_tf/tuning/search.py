@@ -68,12 +68,13 @@ def search(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space.check()
     path = Path(out)
-    if not any((path / name).is_file() for name in (SPACE, DATABASE)):
-        check_new(path.absolute())
     graph = space.config({}).load_graph()
     if not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, by which trials are compared, got none")
-    with run_lock(path, SECONDS_FOR_SQLITE):  # a process that begins at the same time would make the same tables
+    # A process that begins in the same folder at the same time would make the same tables.
+    with run_lock(path, SECONDS_FOR_SQLITE):
+        if not any((path / name).is_file() for name in (SPACE, DATABASE)):
+            check_new(path.absolute())
         if (path / SPACE).is_file():
             _check_same(space, read_settings(path / SPACE), path)
         path.mkdir(parents=True, exist_ok=True)

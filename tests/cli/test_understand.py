@@ -1,6 +1,10 @@
 import json
+import os
+import re
 import shutil
+import signal
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -135,3 +139,18 @@ def test_tensorboard_tells_runs_of_one_name_apart(call, tmp_path, monkeypatch):
     assert "c,d" in call("tensorboard", paths[0], tmp_path / "c,d", status=2).stderr
     monkeypatch.chdir(tmp_path)
     assert "runs" in call("tensorboard", status=2).stderr
+
+
+@pytest.mark.processes
+def test_tensorboard_starts_without_messages_of_tensorflow(run):
+    command = [sys.executable, "-m", "jobi_tf.cli", "tensorboard", run, "--port", "0"]
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        for line in process.stderr:
+            assert not re.match(r"WARNING: All log|[IWE]\d{4} ", line)
+            if line.startswith("TensorBoard") and "http://" in line:
+                break
+        else:
+            pytest.fail("it did not start")
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()

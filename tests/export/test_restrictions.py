@@ -27,6 +27,12 @@ def test_a_graph_whose_facts_have_no_keys_of_64_bits_needs_candidates():
     assert AnswerLists(huge_graph([[0, 0, 1]]), np.array([1], np.int32)).count == 1
 
 
+def test_candidates_that_are_none_or_unknown(run, tmp_path):
+    for names, words in (([], "none"), (["no one"], "'no one'"), ([1], "1")):
+        with pytest.raises(DataError, match=words):
+            export_run(run, tmp_path / "export", candidates=names)
+
+
 def seen_in_training(graph, relation, column):
     return {int(triple[column]) for triple in graph.train if triple[1] == relation}
 

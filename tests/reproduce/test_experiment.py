@@ -197,6 +197,16 @@ DIMS = {"setting": "dim", "values": [1, 2]}
         ({"rows": [*rows(), {"name": "x", "merge": ["plain"]}]}, "'x': merge: .*'plain'"),
         ({"rows": [*rows(), {"name": "x", "merge": ["plain", "plain"], "settings": {}}]}, "'x': merge: .*settings"),
         ({"rows": [*rows(), {"name": "x", "warm_start": "plain"}]}, "'x': warm_start: .*settings"),
+        ({"rows": [*rows(), {"name": "x", "by_dataset": {"umls": {}}}]}, "'x': by_dataset: .*settings"),
+        (
+            {"rows": [*rows(), {"name": "x", "merge": ["plain"] * 2, "by_dataset": {"umls": {}}}]},
+            "'x': merge: .*by_dat",
+        ),
+        ({"rows": rows(settings={"warm_start": "runs/mine"})}, "warm_start"),
+        (
+            {"rows": [*rows(settings={"model": "transe"}), {"name": "x", "merge": ["plain"] * 2}]},
+            "'x': merge: .*complex.*transe",
+        ),
         ({"rows": [*rows(), {"name": "x", "settings": {}, "warm_start": "x"}]}, "'x': warm_start: .*'x'"),
         ({"rows": [*rows(), {"name": "x", "settings": {"dim": 9}, "warm_start": "plain"}]}, "warm_start: .*dim 4.* 9"),
         (
@@ -229,6 +239,16 @@ def test_some_rows_with_those_that_they_need(tmp_path):
     assert not plan(found, tmp_path, datasets=["wn18rr"]).runs
     with pytest.raises(UsageError, match="merged, got 'merge'"):
         whole.only(["merge"])
+    with pytest.raises(UsageError, match="beside the baseline"):
+        Experiment.read("qualitative").only(["ComplEx"])
+
+
+def test_runs_of_a_row_that_is_merged_with_itself_have_seeds_of_their_own(tmp_path):
+    merged = {"name": "merged", "datasets": ["umls"], "merge": ["plain"] * 2}
+    found = plan(experiment(rows=[*rows(), merged]), tmp_path, seeds=2, datasets=["umls"])
+    members = [{path.rpartition("-")[2] for path in run.merge} for run in found.runs if run.merge]
+    assert members == [{"0", "1"}, {"2", "3"}]
+    assert [run.level for run in found.runs] == [0, 0, 0, 0, 1, 1]
 
 
 def test_no_such_experiment():

@@ -212,12 +212,15 @@ def test_a_dry_run_changes_nothing(made):
     path = made.write("dry", seeds=3)
     result = made(path, "--dry-run")
     assert result.stdout.count("1 of 3") == 2
+    only = made(path, "--row", "plain", "--dry-run").stdout
+    assert ("plain" in only, "JoBi" in only) == (True, False)
     assert re.search(r"2 of 6 runs complete; 4 .* in about \d", result.stdout)
     assert set(made.folder.rglob("*")) - {path} == set(before)
     result = made(path, "--dry-run", "--quick")
     assert "reproduce-quick" not in result.stdout
     assert str(made.folder / "runs-quick") in "".join(result.stdout.split())
     assert "0 of 2 runs complete" in result.stdout
+    assert "towns" in made(made.write("none", rows=[{"name": "x", "paper": {"towns": [1, 1]}}]), status=1).stderr
 
 
 @pytest.fixture

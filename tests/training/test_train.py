@@ -274,8 +274,9 @@ def test_settings_that_cannot_work_are_refused_and_leave_nothing(settings, words
 
 
 def test_a_function_that_returns_no_callbacks_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"callbacks.*None"):
-        train(tmp_path / "run", callbacks=lambda training: None)
+    for given, words in ((None, r"callbacks.*None"), (print, r"callbacks.*print")):
+        with pytest.raises(UsageError, match=words):
+            train(tmp_path / str(given), callbacks=lambda training, given=given: given)
 
 
 def test_triples_instead_of_a_graph_are_refused():
