@@ -128,9 +128,10 @@ class Client:
             raise
         self._path = f"/v1/models/{quote(self.model, safe='')}" + ("" if version is None else f"/versions/{version}")
 
-    def score(self, triples: Sequence[tuple[str, str, str]]) -> Scores:
+    def score(self, triples: Iterable[tuple[str, str, str]]) -> Scores:
         """Scores triples (head, relation, tail); unknown names are marked."""
-        outputs = self._predict("serving_default", ("head", "relation", "tail"), triples)
+        names = ("head", "relation", "tail")
+        outputs = self._predict("serving_default", names, _checked_rows(triples, names))
         score, probability = (np.array(outputs[name], np.float32) for name in ("score", "probability"))
         return Scores(score, probability, np.array(outputs["known"], bool))
 
@@ -154,20 +155,20 @@ class Client:
         return self.heads_of([(relation, tail)], k, new_only)[0]
 
     def tails_of(
-        self, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
+        self, queries: Iterable[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
         """Returns the best tails of each query (head, relation); otherwise as `tails`."""
         return self.answers(1, queries, k, new_only)
 
     def heads_of(
-        self, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
+        self, queries: Iterable[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
         """Returns the best heads of each query (relation, tail); otherwise as `tails`."""
         rows = _checked_rows(queries, ("relation", "tail"))
         return self.answers(0, [(tail, relation) for relation, tail in rows], k, new_only)
 
     def answers(
-        self, side: int, queries: Sequence[tuple[str, str]], k: int = 10, new_only: bool = False
+        self, side: int, queries: Iterable[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
         """Returns the best heads (`side` 0) or tails (1) of each query (entity, relation), like `Run.answers`."""
         if not isinstance(k, int) or k < 1:
@@ -193,7 +194,7 @@ class Client:
         """Returns the embeddings of entities; unknown names are marked."""
         if isinstance(entities, str):
             raise UsageError(f"expected a list of entities, got {entities!r}")
-        outputs = self._predict("embed", ("entity",), [(entity,) for entity in entities])
+        outputs = self._predict("embed", ("entity",), _checked_rows([(entity,) for entity in entities], ("entity",)))
         embedding = np.array(outputs["embedding"] or np.empty((0, 0)), np.float32)
         return Embeddings(embedding, np.array(outputs["known"], bool))
 
@@ -222,10 +223,9 @@ class Client:
         return name
 
     def _predict(
-        self, signature: str, names: tuple[str, ...], rows: Iterable[Sequence[str]], **same: int
+        self, signature: str, names: tuple[str, ...], rows: list[Sequence[str]], **same: int
     ) -> dict[str, list[Any]]:
         """Returns the outputs of a signature for columns of strings, and inputs that are the same in all rows."""
-        rows = _checked_rows(rows, names)
         outputs: dict[str, list[Any]] = {}
         for start in range(0, max(1, len(rows)), _ROWS):
             part = rows[start : start + _ROWS]

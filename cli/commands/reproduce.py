@@ -80,7 +80,7 @@ def reproduce(
     for plan in plans:
         if not plan.runs and ALL not in names:
             every = ", ".join(x.name for x in sources_of[plan.experiment.name])
-            click.echo(f"{plan.name}: no row that would be run on {every}", err=True)
+            click.echo(f"{plan.name} has no row to run on {every}", err=True)
     plans = [plan for plan in plans if plan.runs]
     if not plans:
         sys.exit(1)

@@ -39,7 +39,7 @@ def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
 
         named = [*zip(labels(runs), runs, strict=True)]
         if odd := [str(path) for name, path in named if "," in str(path) or ":" in name]:
-            raise UsageError(f"TensorBoard cannot show several folders of which one has a comma or colon: {odd[0]}")
+            raise UsageError(f"expected folders without commas and colons, to show several of them, got {odd[0]}")
         where = ["--logdir_spec", ",".join(f"{name}:{path}" for name, path in named)]
     else:
         where = ["--logdir", str(runs[0] if runs else "runs")]

@@ -19,6 +19,7 @@ MODES = ("own", "by-side", "shared", "shared-by-side")
 # By default a query with more answers is split. With all answers at once a few queries would dominate their batch: one
 # of FB15K-237 has 3,612 where most have one, and a step over 500 whole queries is as noisy as one over 13 equal ones.
 ANSWERS_PER_QUERY = 8
+SOFT_WEIGHT = 10.0
 TRIPLES_OF_A_CHUNK = 10
 BLOCKS_AT_ONCE = 4  # that are read from shards
 
@@ -288,7 +289,9 @@ def query_batches(
         factors = rare_weight + (1 - rare_weight) * degrees[parts.entities] / degrees.max()
         factors = tf.constant(factors / factors.mean(), tf.float32)  # one for each query
     if soft_labels is not None:
-        soft = tf.constant(np.stack([soft_labels.entities, soft_labels.shares(soft_weight or 10.0)], 1), tf.float32)
+        soft = tf.constant(
+            np.stack([soft_labels.entities, soft_labels.shares(soft_weight or SOFT_WEIGHT)], 1), tf.float32
+        )
         places = tf.constant(place)
     order, turns = stream(seed, "order"), stream(seed, "pair entities")
     entities = graph.num_entities

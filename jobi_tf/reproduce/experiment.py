@@ -200,7 +200,7 @@ class Experiment(SettingsFile):
                 experiment._model(row, dataset)
         return experiment
 
-    def _model(self, row: Row, dataset: str) -> tuple[str, bool, int]:
+    def _model(self, row: Row, dataset: str, quick: bool = False) -> tuple[str, bool, int]:
         """Returns the scorer of a row's run, whether relations are reciprocal, and the embedding size.
 
         Raises:
@@ -209,17 +209,17 @@ class Experiment(SettingsFile):
         """
         where = f"{self._where}: row {row.name!r}"
         if row.merge:
-            models, reciprocal, dims = zip(*(self._model(self.row(x), dataset) for x in row.merge), strict=True)
+            models, reciprocal, dims = zip(*(self._model(self.row(x), dataset, quick) for x in row.merge), strict=True)
             for name, values in (("model", models), ("reciprocal", reciprocal)):
                 if different := [x for x in values if x != values[0]]:
                     raise UsageError(f"{where}: merge: expected one {name}, got {values[0]} and {different[0]}")
             if models[0] not in MERGEABLE:
                 raise UsageError(f"{where}: merge: expected runs of {', '.join(MERGEABLE)}, got {models[0]}")
             return models[0], reciprocal[0], sum(dims)
-        config = self.config(row, dataset)
+        config = self.config(row, dataset, quick=quick)
         found = config.model, config.reciprocal, config.dim
         if row.warm_start:
-            before = self._model(self.row(row.warm_start), dataset)
+            before = self._model(self.row(row.warm_start), dataset, quick)
             for name, ours, theirs in zip(("model", "reciprocal", "dim"), found, before, strict=True):
                 if ours != theirs:
                     raise UsageError(f"{where}: warm_start: expected {name} {theirs} of {row.warm_start!r}, got {ours}")
@@ -261,6 +261,8 @@ class Experiment(SettingsFile):
                 raise UsageError(f"{where}: {name} {own[name]} has no effect: {reason}")
         if quick:
             config = config.replace(**{name: min(most, getattr(config, name)) for name, most in _QUICK.items()})
+            if row.warm_start:  # with as many numbers as the smaller models that it starts from
+                config = config.replace(dim=self._model(self.row(row.warm_start), dataset, quick)[2])
         config = config.effective()
         try:
             config.check()

@@ -96,7 +96,6 @@ class PlannedRun:
     config: TrainConfig  # with the seed and the folder
     pool: tuple[str, ...] = ()  # folders of the runs that it pools, or learns from
     merge: tuple[str, ...] = ()  # folders of the runs that it merges
-    start: tuple[str, ...] = ()  # folder of the run whose embeddings it starts from
     rules: bool = False  # whether it ranks by the rules of the graph too, or alone, or learns from them
     level: int = 0  # length of the longest chain of runs that must be complete first
     _records: list[Record] = field(default_factory=list, compare=False, repr=False)
@@ -197,14 +196,10 @@ def make_plan(
         }
         if row.is_trained:
             config = experiment.config(row, source.name, point, quick)
-            if row.warm_start and quick:  # as many numbers as the smaller models that it begins with
-                config = config.replace(dim=needed["warm_start"][0].config.dim)
             names.append(name_of(config))
             label += f" {experiment.sweep.setting} {point}" if experiment.sweep else ""
         else:
             config = TrainConfig.create({"dataset": source.place})
-            if row.merge:
-                config = config.replace(dim=sum(run.config.dim for run in needed["merge"]))
         for kind, members in needed.items():
             if members:
                 of = sorted(run.path.parent.name for run in members)
@@ -216,11 +211,11 @@ def make_plan(
         config = config.replace(dataset=source.place, seed=seed, run_dir=str(path))
         if config.soft_labels is not None:
             config = config.replace(soft_labels=f"{path}-{SOFT_LABELS}")
-        pool, merge, start = (tuple(str(run.path) for run in members) for members in needed.values())
-        if start:
-            config = config.replace(warm_start=start[0])
+        if row.warm_start:
+            config = config.replace(warm_start=str(needed["warm_start"][0].path))
+        pool, merge = (tuple(str(run.path) for run in needed[kind]) for kind in ("pool", "merge"))
         level = 1 + max((run.level for members in needed.values() for run in members), default=-1)
-        run = PlannedRun(source, row.name, point, label, config, pool, merge, start, row.rules, level)
+        run = PlannedRun(source, row.name, point, label, config, pool, merge, row.rules, level)
         return runs.setdefault((path, row.name, repr(point)), run)
 
     for seed in range(seeds or (1 if quick else experiment.seeds)):
@@ -326,8 +321,8 @@ def make_run(run: PlannedRun, jobs: int, callback: "keras.callbacks.Callback") -
             soft_labels(_pool(run)).save(config.soft_labels)
         if folder.checkpoints():
             check_settings(folder, config)
-        else:
-            _check_complete(run.start)
+        elif config.warm_start is not None:
+            _check_complete([config.warm_start])
         write_record(folder.path, measure(train_or_resume(config, [callback]), jobs))
         # Larger than the model, and of use only to training.
         shutil.rmtree(folder.path / "checkpoints", ignore_errors=True)

@@ -20,7 +20,7 @@ from jobi_tf.training.run import Run, load_run, load_runs
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import save_model
 
-SCORERS = tuple(type(scorers.get(name)) for name in MERGEABLE)
+SCORERS = tuple(scorers.SCORERS[name] for name in MERGEABLE)
 WEIGHTS = ("fitted", "equal")
 
 

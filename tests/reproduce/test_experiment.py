@@ -251,6 +251,16 @@ def test_runs_of_a_row_that_is_merged_with_itself_have_seeds_of_their_own(tmp_pa
     assert [run.level for run in found.runs] == [0, 0, 0, 0, 1, 1]
 
 
+def test_a_quick_run_is_as_large_as_the_merged_runs_that_it_starts_from(tmp_path):
+    more = [
+        {"name": "merged", "merge": ["plain"] * 2},
+        {"name": "longer", "settings": {"dim": 80}, "warm_start": "merged"},
+    ]
+    found = experiment(datasets=["umls"], by_dataset={}, rows=[*rows(settings={"dim": 40}), *more])
+    dims = [[run.config.dim for run in plan(found, tmp_path, quick=x).runs if run.is_trained] for x in (False, True)]
+    assert dims == [[40, 40, 80], [32, 32, 64]]
+
+
 def test_no_such_experiment():
     with pytest.raises(UsageError, match="table9"):
         Experiment.read("table9")
