@@ -44,6 +44,11 @@ COMMANDS = {
 }
 TRAINING = {"train", "plan", "search", "reproduce"}  # `launch` starts processes that run `train`
 INTERRUPTED = 128 + signal.SIGINT
+SIGNALS = [
+    signal.SIGINT,
+    signal.SIGTERM,
+    *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
+]  # Windows has no SIGHUP
 
 
 class Interruption(click.ClickException):
@@ -83,7 +88,7 @@ class CommandLine(cloup.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> None:
-        """Runs a command; SIGTERM interrupts it as SIGINT (Ctrl-C) does."""
+        """Runs a command; SIGTERM and SIGHUP interrupt it as SIGINT (Ctrl-C) does."""
         interrupted = False
 
         def interrupt(number: int, frame: object) -> None:
@@ -91,7 +96,7 @@ class CommandLine(cloup.Group):
             interrupted = True
             raise KeyboardInterrupt
 
-        numbers = [x for x in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(x) is not signal.SIG_IGN]
+        numbers = [x for x in SIGNALS if signal.getsignal(x) is not signal.SIG_IGN]
         before = {number: signal.signal(number, interrupt) for number in numbers}
         try:
             super().invoke(context)

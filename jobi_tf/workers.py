@@ -77,12 +77,22 @@ def save_table(store: Any, key: str, variable: "keras.Variable") -> None:
 
 
 def load_table(store: Any, key: str, variable: "keras.Variable") -> None:
-    """Reads a table that `save_table` or Keras wrote."""
-    table, done = np.empty(variable.shape, tf.as_dtype(variable.dtype).as_numpy_dtype), 0
-    while done < len(table):
-        rows = store[f"{key}.{done}" if done else key]
+    """Reads a table that `save_table` or Keras wrote.
+
+    Raises:
+        ValueError: there is none, or it has another shape.
+    """
+    table, done, block = np.empty(variable.shape, tf.as_dtype(variable.dtype).as_numpy_dtype), 0, key
+    while block in store:
+        rows = store[block]
+        if rows.shape[1:] != table.shape[1:] or done + len(rows) > len(table):
+            break
         table[done : done + len(rows)] = rows
         done += len(rows)
+        block = f"{key}.{done}"
+    if done < len(table) or block in store:
+        found = f"one of another: rows {done} on are {store[block].shape}" if block in store else f"{done} rows"
+        raise ValueError(f"expected a table of the shape {table.shape} for {variable.path}, got {found}")
     variable.assign(table)
 
 

@@ -11,8 +11,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from jobi_tf.errors import DataError, JobiError, UsageError, needs
+from jobi_tf.errors import DataError, JobiError, UsageError, check_at_least, needs
 
+_MOST_ANSWERS = 1000  # the largest `-k` of an export
 _ROWS = 1024  # of a request
 _FIRST_WAIT = 0.2  # seconds before the first retry, doubled for each further one
 _BUSY = (429, 503)
@@ -108,8 +109,8 @@ class Client:
             raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8501, got {url!r}")
         if not isinstance(model, str | None):
             raise UsageError(f"expected the name of a model, got {model!r}")
-        if token is not None and not (isinstance(token, str) and token.isprintable()):
-            raise UsageError("expected the token to be printable text")
+        if token is not None and not (isinstance(token, str) and token.strip() and token.isprintable()):
+            raise UsageError("expected the token to be printable text, not empty")
         self._httpx = httpx
         self._url = url.rstrip("/")
         self._retries = retries
@@ -171,12 +172,15 @@ class Client:
         self, side: int, queries: Iterable[tuple[str, str]], k: int = 10, new_only: bool = False
     ) -> list[list[ServedAnswer]]:
         """Returns the best heads (`side` 0) or tails (1) of each query (entity, relation), like `Run.answers`."""
-        if not isinstance(k, int) or k < 1:
-            raise UsageError(f"expected k to be at least 1, got {k!r}")
+        check_at_least(1, k=k)
+        if k > _MOST_ANSWERS:
+            raise UsageError(
+                f"expected k to be at most {_MOST_ANSWERS:,}, as a model is exported for no more, got {k:,}"
+            )
         other, sought = ("tail", "head") if side == 0 else ("head", "tail")
         rows = _checked_rows(queries, (other, "relation"))
         signature = f"predict_{'new_' if new_only else ''}{sought}s"
-        outputs = self._predict(signature, (other, "relation"), rows, k=k)
+        outputs = self._predict(signature, (other, "relation"), rows, k=int(k))
         if rows and (most := len(outputs[sought][0])) < k:
             raise UsageError(f"expected k to be at most {most}, as the model was exported for no more, got {k}")
         for (entity, relation), known in zip(rows, outputs["known"], strict=True):

@@ -152,14 +152,13 @@ class Model:
         seen: dict[int, Files] = {}
         for number in sorted(folders, reverse=True):
             version = self.versions.get(number)
-            if version is None or version.state != "AVAILABLE":
-                seen[number] = files = await asyncio.to_thread(_files, folders[number])
-                if (version is not None and version.error and version.files == files) or (
-                    settled and self._files.get(number) != files
-                ):
-                    continue  # it is broken, or may still be copied
-                if not await self._load(Version(number, folders[number], files)):
-                    continue
+            served = version is not None and version.state == "AVAILABLE"
+            seen[number] = files = await asyncio.to_thread(_files, folders[number])
+            tried = version is not None and version.files == files and (served or version.error)
+            copied = settled and self._files.get(number) != files  # perhaps it still is
+            loaded = not tried and not copied and await self._load(Version(number, folders[number], files))
+            if not served and not loaded:
+                continue
             for other in self.available:
                 if other.number != number:
                     await self._unload(other)
@@ -167,10 +166,14 @@ class Model:
         self._files = seen
 
     async def _load(self, version: Version) -> bool:
-        if before := self.versions.get(version.number):  # so that the metric of its last state is set to 0
+        """Loads a version; one of the same number that is served, whose files have changed, is served until then."""
+        before = self.versions.get(version.number)
+        served = before is not None and before.state == "AVAILABLE"
+        if before is not None:  # so that the metric of its last state is set to 0
             version.state = before.state
-        self.versions[version.number] = version
-        self._set_state(version, "LOADING")
+        if not served:
+            self.versions[version.number] = version
+            self._set_state(version, "LOADING")
         try:
             model = await asyncio.to_thread(SavedModel, version.folder, self._threads, self._metrics)
             if await asyncio.to_thread(_files, version.folder) != version.files:
@@ -178,24 +181,34 @@ class Model:
                 raise DataError(f"expected the files of {version.folder} not to change while they are loaded")
         except JobiError as error:
             version.error = str(error)
-            self._set_state(version, "END")
             self._log(f"cannot serve {self.name} version {version.number}: {error}")
+            if before is not None and served:
+                before.files = version.files
+            else:
+                self._set_state(version, "END")
             return False
         version.model = model
+        self.versions[version.number] = version
         self._set_state(version, "AVAILABLE")
         if self._addresses:
             self._log_loaded(version)
+        if before is not None and served:
+            await self._close(before)
         return True
 
     async def _unload(self, version: Version) -> None:
         self._set_state(version, "UNLOADING")
+        await self._close(version)
+        self._set_state(version, "END")
+        self._log(f"no longer serving {self.name} version {version.number}")
+
+    async def _close(self, version: Version) -> None:
+        """Frees the memory of a version when no request uses it any more."""
         while version.requests:
             await asyncio.sleep(0.02)
         assert version.model is not None
         await asyncio.to_thread(version.model.close)
         version.model, version.names = None, {}
-        self._set_state(version, "END")
-        self._log(f"no longer serving {self.name} version {version.number}")
 
     def _set_state(self, version: Version, state: str) -> None:
         self._metrics.version.labels(version.number, version.state).set(0)

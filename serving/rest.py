@@ -6,6 +6,7 @@ import asyncio
 import base64
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -79,6 +80,9 @@ class RestApp:
             if not _OPEN.fullmatch(scope["path"]):
                 self._limits.check_token(headers.get(b"authorization"))
         except ServingError as error:
+            if scope["path"].endswith(":predict"):
+                with suppress(ServingError), self._metrics.request("rest"):
+                    raise
             await _error(None, error)(scope, receive, send)
             return
         await (self._metrics_app if scope["path"] in _METRICS else self._app)(scope, receive, send)

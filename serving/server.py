@@ -9,6 +9,7 @@ import math
 import resource
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -102,8 +103,9 @@ async def _watch(model: Model, seconds: float) -> None:
 
 def _listener(settings: ServerSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    both = settings.host == "::" and socket.has_dualstack_ipv6()  # IPv4 too, as gRPC does
     try:
-        listener = socket.create_server((settings.host, settings.rest_port), family=family)
+        listener = socket.create_server((settings.host, settings.rest_port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise JobiError(f"cannot listen on {_address(settings.host, settings.rest_port)}: {error.strerror}") from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on sockets that it creates
@@ -128,7 +130,13 @@ def _rest_server(settings: ServerSettings, app: Any) -> uvicorn.Server:
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.key,
     )
+
+    def refuse() -> str:  # gRPC cannot decrypt a key
+        raise JobiError(f"expected a private key without a passphrase in {settings.key}")
+
     try:
+        if settings.certificate is not None:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key, refuse)
         config.load()
     except OSError as error:  # from the certificate or its key
         files = f"the certificate {settings.certificate} with the key {settings.key}"

@@ -26,8 +26,8 @@ class ServerSettings:
         poll: seconds between looks for new versions.
 
     Raises:
-        UsageError: the name cannot be part of a path, only one of `certificate` and `key` is given, or `max_body` or
-            `timeout` are too large for gRPC.
+        UsageError: the name cannot be part of a path, only one of `certificate` and `key` is given, or `max_body`,
+            `timeout` or `max_requests` are too large for gRPC.
     """
 
     folder: Path
@@ -46,12 +46,12 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.folder.resolve().name)
-        if not self.name or "/" in self.name or ":" in self.name:
-            raise UsageError(f"expected a model name without / and :, got {self.name!r}")
-        if self.max_body >= 2**31 or self.timeout * 1000 >= 2**31:
+        if self.name in ("", ".", "..") or "/" in self.name or ":" in self.name:
+            raise UsageError(f"expected a model name without / and :, got {self.name!r}: give another one by --name")
+        if self.max_body >= 2**31 or self.timeout * 1000 >= 2**31 or self.max_requests >= 2**24:
             raise UsageError(
-                "expected a largest body below 2 GB and a time-out below 2,147,483 seconds, which gRPC can hold, "
-                f"got {self.max_body:,} bytes and {self.timeout:,} seconds"
+                "expected a body below 2 GB, a time-out below 2,147,483 seconds and at most 16,777,215 requests, "
+                f"got {self.max_body:,} bytes, {self.timeout:,} seconds and {self.max_requests:,} requests"
             )
         if (self.certificate is None) != (self.key is None):
             raise UsageError("expected --certificate and --key together, got only one of them")

@@ -17,6 +17,7 @@ import tensorflow as tf
 import yaml
 
 import jobi_tf
+from jobi_tf import workers
 from jobi_tf.errors import UsageError
 from tests.graphs import random_graph
 from tests.test_optimizers import oracle
@@ -82,6 +83,18 @@ def test_a_model_of_fit_becomes_a_run(tmp_path):
         model.export(tmp_path / "export")
     with pytest.raises(UsageError, match="31 entities"):
         jobi_tf.Run.from_model(model, random_graph(entities=31))
+    with pytest.raises(UsageError, match=r"dim 8 .*9"):
+        jobi_tf.Run.from_model(model, GRAPH, dim=9)
+
+
+def test_a_model_that_could_not_be_read_is_not_saved(tmp_path):
+    class Unregistered(jobi_tf.JoBi):
+        pass
+
+    run = jobi_tf.Run.from_model(Unregistered(GRAPH.num_entities, GRAPH.num_relations, 2), GRAPH)
+    with pytest.raises(jobi_tf.errors.DataError, match=r"Unregistered first$"):
+        run.save(tmp_path / "run")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -285,10 +298,22 @@ def test_a_frozen_model_is_saved_and_loaded(tmp_path):
     model.compile(jobi_tf.LazyAdam(0.01), {"triple": jobi_tf.SampledSoftmax(), "pair": jobi_tf.PairCrossentropy()})
     fit(model)
     model.save(tmp_path / "model.keras")
-    with pytest.warns(UserWarning, match="Skipping variable loading"):
-        loaded = keras.saving.load_model(tmp_path / "model.keras")
-    for x, y in zip(model.weights, loaded.weights, strict=True):
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for x, y in zip(*(x.weights + x.optimizer.variables for x in (model, loaded)), strict=True):
         np.testing.assert_array_equal(x, y)
+    before = loaded.entities.table.numpy()
+    fit(loaded)
+    np.testing.assert_array_equal(loaded.entities.table, before)
+
+
+def test_weights_of_another_shape_are_not_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "ROWS_OF_A_BLOCK", 5)
+    path = tmp_path / "a.weights.h5"
+    for given, other in (({"dim": 1}, {"dim": 2}), ({"num_entities": 12}, {"num_entities": 10})):
+        options = {"num_entities": 9, "num_relations": 2, "dim": 2, "scorer": "distmult"}
+        jobi_tf.JoBi(**options | given).save_weights(path)
+        with pytest.raises(ValueError, match="expected a table of the shape"):
+            jobi_tf.JoBi(**options | other).load_weights(path)
 
 
 def test_weights_have_names_of_their_own_and_are_saved_as_hdf5(tmp_path):
@@ -409,6 +434,9 @@ def recompiled(losses):
         (lambda: compiled().fit(batches()), "steps_per_epoch"),
         (lambda: fit(compiled(), validation_data=batches()), "validation_steps"),
         (lambda: compiled().evaluate(batches()), "steps"),
+        (lambda: compiled().predict(batches()), "steps"),
+        (lambda: jobi_tf.JoBi(4, 2).compile(), "optimizer"),
+        (lambda: jobi_tf.Run.from_model(compiled(), "umls"), "'umls'"),
         (lambda: compiled().fit(batches().unbatch(), steps_per_epoch=1), "single elements"),
         (lambda: fit(compiled(regularizers=[Vector()])), "vector"),
         (lambda: compiled()(tf.constant([[0, 1, 2]])), "by name"),

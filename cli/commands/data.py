@@ -146,11 +146,13 @@ def check(source: dict[str, Any], threshold: float, min_support: int, as_json: b
 
 def _print_report(report: "Report") -> None:
     rows: list = [
-        (x.check, x.where, x.count, x.total, f"{x.count / x.total:.2%}" if x.count else "", "".join(x.examples[:1]))
-        for x in report.findings
+        (x.check, x.where, x.count, x.total, f"{x.count / x.total:.2%}" if x.count else "") for x in report.findings
     ]
-    columns = ("check", "split", "found", "of", "share", "for example")
-    print_table(columns, rows, f"Checks of {report.name}", text=("check", "split", "for example"))
+    columns = ("check", "split", "found", "of", "share")
+    print_table(columns, rows, f"Checks of {report.name}", text=columns[:2])
+    for finding in report.findings:
+        if finding.examples:
+            click.echo(f"\n{finding.check} in {finding.where}, for example:\n  {finding.examples[0]}")
     if not report.relation_pairs:
         return
     click.echo()

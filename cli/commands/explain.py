@@ -38,11 +38,17 @@ def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> No
         _print(found)
 
 
+def _percent(probability: float) -> str:
+    if 0 < probability < 0.001:
+        return "< 0.1%"
+    return "> 99.9%" if 0.999 < probability < 1 else f"{probability:.1%}"
+
+
 def _print(found: "Explanation") -> None:
     where = f"a fact of the {found.split} split" if found.split else "not in the graph"
     click.echo(f"({', '.join(found.triple)}): {where}\n")
     rows = [[f"score of the {name} head", f"{score:.3f}"] for name, score in found.scores.items()]
-    rows.append(["probability", f"{found.probability:.1%}"])
+    rows.append(["probability", _percent(found.probability)])
     rows += [[f"rank of the {side}", f"{rank:,.0f} of {found.candidates:,}"] for side, rank in found.ranks.items()]
     rows += [
         [f"training triples with this {side} and relation", f"{count:,}"] for side, count in found.occurrences.items()

@@ -44,6 +44,6 @@ def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
     else:
         where = ["--logdir", str(runs[0] if runs else "runs")]
     if not any(next(path.rglob("events.out.tfevents.*"), None) for path in runs or [Path("runs")]):
-        click.echo("There are no logs yet.", err=True)
+        click.echo("There are no logs yet; merged runs and those with --tensorboard none write none.", err=True)
     command = [sys.executable, "-c", _QUIETLY, *where, "--host", host, "--port", str(port)]
     raise SystemExit(subprocess.run(command).returncode != 0)

@@ -2,6 +2,8 @@
 
 import os
 import shlex
+import shutil
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,7 +122,7 @@ class _Display:
         if self.quiet or not self.is_chief:
             return []
         for name, text in _describe(training):
-            self.print(f"{name:<9} {text}")
+            self.print(_wrapped(f"{name:<9} {text}", indent=10))
         self.print()
         self.progress = Progress(training)
         return [self.progress]
@@ -165,6 +167,13 @@ class _Display:
         click.echo(f"run folder {folder.path}")
         path = _quoted(folder.path)
         self.print(f"next: jobi-tf evaluate {path}\n      jobi-tf tensorboard {path}")
+
+
+def _wrapped(line: str, indent: int) -> str:
+    """Returns a line as several where a terminal is too narrow."""
+    if not sys.stderr.isatty():
+        return line
+    return click.wrap_text(line, shutil.get_terminal_size().columns, subsequent_indent=" " * indent)
 
 
 def _describe(training: "Training") -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jobi_tf.data.shards import Shards, blocks
-from jobi_tf.data.vocabulary import Vocabulary
+from jobi_tf.data.vocabulary import Vocabulary, text_of
 from jobi_tf.errors import DataError, UsageError, damaged
 from jobi_tf.files import new_folder
 from jobi_tf.tables import html_table
@@ -154,22 +154,24 @@ class Graph:
         Raises:
             DataError: there is no such split.
         """
-        if name not in self.splits:
+        if not isinstance(name, str) or name not in self.splits:
             raise DataError(f"expected a split out of {', '.join(self.splits)}, got {name!r}")
         return self.splits[name]
 
     def ids_of_triples(self, triples: Any) -> np.ndarray:
-        """Returns triples of ids or names as ids, int32 [N, 3].
+        """Returns triples of ids or names as ids, int32 [N, 3]; of a DataFrame by the names of its columns.
 
         Raises:
             DataError: there are not three columns, a name is unknown, an id is out of range, or numbers that are no
                 array could be names.
         """
-        rows = np.asarray(triples)
-        # Only in an array are numbers certainly ids.
-        columns = rows.T if isinstance(triples, np.ndarray) else rows.T.tolist()
-        if rows.ndim != 2 or rows.shape[1] != 3:
-            raise DataError(f"expected triples of the shape [N, 3], got {list(rows.shape)}")
+        triples = triples.numpy() if hasattr(triples, "numpy") else triples  # a tensor
+        if isinstance(triples, np.ndarray):  # where alone numbers are certainly ids
+            if triples.ndim != 2 or triples.shape[1] != 3:
+                raise DataError(f"expected triples of the shape [N, 3], got {list(triples.shape)}")
+            columns = list(triples.T)
+        else:
+            columns = _columns(triples, "`triples`")
         kinds = (self.entities, self.relations, self.entities)
         return np.stack([names.ids_of(column) for names, column in zip(kinds, columns, strict=True)], 1)
 
@@ -278,6 +280,10 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
     Raises:
         DataError: it has not three columns, or a name is missing, empty or has a line break.
     """
+    return [[_checked_name(name, row, split) for row, name in enumerate(column)] for column in _columns(triples, split)]
+
+
+def _columns(triples: Any, split: str) -> list[list[Any]]:
     if hasattr(triples, "columns") and hasattr(triples, "to_numpy"):  # a DataFrame
         names = [str(name).strip().casefold() for name in triples.columns]
         known = known_header(names)
@@ -300,17 +306,13 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
         return [[], [], []]
     if rows.ndim != 2 or rows.shape[1] != 3:
         raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {list(rows.shape)}")
-    columns = rows.T.tolist()
-    return [[_checked_name(name, row, split) for row, name in enumerate(column)] for column in columns]
+    return rows.T.tolist()
 
 
 def _checked_name(value: Any, row: int, split: str) -> str:
-    """Returns a value as text, bytes, as TensorFlow has them, as UTF-8."""
-    value = int(value) if isinstance(value, float) and value.is_integer() else value  # an id beside a missing one
-    name = value.decode() if isinstance(value, bytes) else str(value)
-    itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
-    missing = value is None or not isinstance(itself, bool | np.bool_) or not itself
-    if missing or not name or any(x in name for x in "\n\r\t"):
+    """Returns a name as text, without the characters that separate names in files."""
+    name = text_of(value)
+    if not name or any(x in name for x in "\n\r\t"):
         raise DataError(f"expected a name in one line and without tabs in row {row} of {split}, got {value!r}")
     if not name.isascii() and any("\ud800" <= x <= "\udfff" for x in name):
         raise DataError(f"expected a name that UTF-8 can write in row {row} of {split}, got {value!r}")

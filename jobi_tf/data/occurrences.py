@@ -188,7 +188,12 @@ class KnownAnswers:
 
     @classmethod
     def of_graph(
-        cls, graph: Graph, splits: Iterable[str], queries: np.ndarray | None = None, side: int | None = None
+        cls,
+        graph: Graph,
+        splits: Iterable[str],
+        queries: np.ndarray | None = None,
+        side: int | None = None,
+        more: np.ndarray | None = None,
     ) -> "KnownAnswers":
         """Collects the answers in some splits of a graph.
 
@@ -198,8 +203,9 @@ class KnownAnswers:
             queries: triples, int [M, 3], to whose queries alone the answers are collected, which takes a fraction of
                 the time and memory; None for all queries.
             side: the side on which these queries seek entities; None for both.
+            more: further triples, int [N, 3].
         """
-        parts = []
+        parts = [] if more is None else [more]
         sizes, sides = (graph.num_entities, graph.num_relations), (HEAD, TAIL) if side is None else (side,)
         asked = [] if queries is None else [distinct(query_keys(x, queries, *sizes)) for x in sides]
         for name in splits:

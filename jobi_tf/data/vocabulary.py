@@ -11,6 +11,15 @@ from rapidfuzz import process
 from jobi_tf.errors import DataError
 
 
+def text_of(value: Any) -> str | None:
+    """Returns a name as text: bytes, as TensorFlow has them, as UTF-8, and numbers in digits; None if it is missing."""
+    value = int(value) if isinstance(value, float) and value.is_integer() else value  # an id beside a missing one
+    itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
+    if value is None or not isinstance(itself, bool | np.bool_) or not itself:
+        return None
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
 class Vocabulary:
     """The names of all entities, or of all relations. The id of a name is its position.
 
@@ -41,7 +50,7 @@ class Vocabulary:
     def _ids(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.names)}
 
-    def id(self, name: str) -> int:
+    def id(self, name: str | None) -> int:
         """Returns the id of `name`.
 
         Raises:
@@ -56,24 +65,27 @@ class Vocabulary:
             raise DataError(f"unknown {self.kind} {name!r}: not among the {len(self):,} of this graph{hint}")
         return found
 
-    def ids(self, names: Iterable[str]) -> np.ndarray:
+    def ids(self, names: Iterable[str | None]) -> np.ndarray:
         """Returns the ids of `names` as int32 [N]; raises as `id` does."""
         return np.array([self.id(name) for name in names], np.int32)
 
     def ids_of(self, items: Any) -> np.ndarray:
-        """Returns ids, which are checked, or the ids of names: int or str [N] → int32 [N].
+        """Returns ids, which are checked, or the ids of names: int, str or bytes [N] → int32 [N].
 
         Raises:
-            DataError: a name is unknown, an id is out of range, the argument is not a list, or it has numbers that
-                could be names and is not an array.
+            DataError: a name is unknown or missing, an id is out of range, the argument is not a list, or it has
+                numbers that could be names and is not an array.
         """
-        is_array, items = isinstance(items, np.ndarray), np.asarray(items)
+        if isinstance(items, str | bytes) or not hasattr(items, "__iter__"):
+            raise DataError(f"expected a list of {self.kind} names or ids, got {items!r}")
+        is_array = isinstance(items, np.ndarray)
+        items = np.asarray(items if hasattr(items, "__array__") else [*items])
         if items.ndim != 1:
             raise DataError(f"expected a list of {self.kind} names or ids, got the shape {list(items.shape)}")
         if items.size and items.dtype.kind in "bf":
             raise DataError(f"expected {self.kind} names or ids, got {items[0]!r}")
         if items.dtype.kind not in "iu":
-            return self.ids(map(str, items))
+            return self.ids(text_of(x) for x in items.tolist())
         if not is_array and items.size and str(items[0]) in self:
             raise DataError(
                 f"expected {self.kind} names as text or ids as an array, got {items[0]}, which may be either"

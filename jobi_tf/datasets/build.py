@@ -88,7 +88,7 @@ def build(
         `read`, `without repeats`, each round that removed rare entities, and `kept`.
 
     Raises:
-        DataError: no triples are kept, or too few to split.
+        DataError: an id is out of range, or no triples are kept, or too few to split.
 
     Example:
         >>> ring = np.array([[i, 0, (i + 1) % 5] for i in range(5)] + [[0, 0, 2], [0, 0, 5]], np.int32)
@@ -98,6 +98,9 @@ def build(
     """
     if not len(triples):
         raise DataError("expected triples to build a data set of, got none")
+    triples, sizes = np.asarray(triples), [num_entities, num_relations, num_entities]
+    if triples.ndim != 2 or triples.shape[1] != 3 or (triples < 0).any() or (triples >= sizes).any():
+        raise DataError(f"expected triples of ids from 0 to below {sizes}, int32 [N, 3], got {triples}")
     steps: list[Step] = []
 
     def count(name: str, triples: np.ndarray) -> None:

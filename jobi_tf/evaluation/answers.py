@@ -133,8 +133,19 @@ class ByName:
 
         Raises:
             DataError: a name is unknown.
+            JobiError: a score is not finite.
         """
-        return self._scores(self.graph.ids_of_triples(triples)) if len(triples) else np.empty(0, np.float32)
+        return self.finite_scores(self.graph.ids_of_triples(triples))
+
+    def finite_scores(self, triples: np.ndarray) -> np.ndarray:
+        """Returns the scores of triples of ids, int32 [N, 3] → float32 [N].
+
+        Raises:
+            JobiError: a score is not finite.
+        """
+        scores = self._scores(triples)
+        check_finite(np.isfinite(scores).all())
+        return scores
 
     def _scores(self, triples: np.ndarray) -> np.ndarray:
         """Returns the scores of triples of ids, int32 [N, 3] → float32 [N]."""
@@ -179,11 +190,14 @@ class ByName:
 
         Raises:
             DataError: a name is unknown, or there are no candidates.
-            UsageError: `k` is below 1, or `side` is neither 0 nor 1.
+            UsageError: `k` is below 1, `side` is neither 0 nor 1, or a query is no pair.
         """
         if side not in (HEAD, TAIL):
             raise UsageError(f"expected side {HEAD} (head) or {TAIL} (tail), got {side!r}")
         queries = [*queries]
+        for query in queries:
+            if isinstance(query, str) or not hasattr(query, "__len__") or len(query) != 2:
+                raise UsageError(f"expected queries (entity, relation), got {query!r}")
         triples = np.zeros((len(queries), 3), np.int32)
         triples[:, column(1 - side)] = self.graph.entities.ids(entity for entity, _ in queries)
         triples[:, 1] = self.graph.relations.ids(relation for _, relation in queries)

@@ -125,7 +125,8 @@ def evaluate(
         candidates: ids or names of the candidates, [C]; None: all entities. The true answer is always a candidate.
         raw: whether other true answers remain candidates.
         filter_with: splits whose true answers are not candidates. None: train and valid, and also test if the test
-            split or given triples are ranked. Validation results therefore do not depend on test triples.
+            split or given triples are ranked. Validation results therefore do not depend on test triples. Given triples
+            are true answers too.
         memory_budget: bytes for the scores of a block.
         progress: called with the number of triples that were ranked on a side since the last call.
 
@@ -160,7 +161,7 @@ def evaluate(
     if filter_with is None:
         filter_with = ("train", "valid") if split in ("train", "valid") else SPLITS
     splits = () if raw else (filter_with,) if isinstance(filter_with, str) else tuple(filter_with)
-    known = KnownAnswers.of_graph(graph, splits, ids) if splits else None
+    known = None if raw else KnownAnswers.of_graph(graph, splits, ids, more=ids if split is None else None)
     ranker = ranker_for(ranked, known, candidate_ids(graph, candidates), memory_budget)
     start = time.perf_counter()
     sides = SIDES if side == "both" else (side,)

@@ -11,7 +11,7 @@ from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
 from jobi_tf.data.shards import blocks
 from jobi_tf.evaluation.edges import Edges
-from jobi_tf.evaluation.ranker import Ranker, full_float32
+from jobi_tf.evaluation.ranker import Ranker, check_finite, full_float32
 from jobi_tf.evaluation.rules import confidence
 from jobi_tf.models.jobi import HEADS, JoBi
 from jobi_tf.models.products import all_scores
@@ -159,6 +159,9 @@ def best_new_triples(
 
     Returns:
         At most k triples, int32 [k, 3], of one relation or of all, and their scores, float32 [k], best first.
+
+    Raises:
+        JobiError: a score is not finite.
     """
     occurrences, known = Occurrences.of_graph(graph), KnownAnswers.of_graph(graph, SPLITS)
     candidates = model.candidates()
@@ -171,6 +174,7 @@ def best_new_triples(
             queries = np.stack([block, np.full_like(block, r), np.zeros_like(block)], 1)
             with full_float32():
                 found = all_scores(model.scorer, model.queries(queries, TAIL, candidates=candidates), rows).numpy()
+            check_finite(np.isfinite(found).all())
             at, answers = known.lookup(TAIL, queries)
             here = np.isin(answers, tails)
             found[at[here], np.searchsorted(tails, answers[here])] = -np.inf

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.compiled import compiled, on_gpu
-from jobi_tf.data.graph import Graph
+from jobi_tf.data.graph import Graph, check_is_graph
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.ranks import Ranks
@@ -42,8 +42,11 @@ def check_graph(model: RankedModel, graph: Graph) -> None:
     """Checks that a model was made for a graph of this size.
 
     Raises:
-        UsageError: it was not.
+        UsageError: it was not, or one of the two is something else.
     """
+    check_is_graph(graph)
+    if not hasattr(model, "num_entities"):
+        raise UsageError(f"expected a JoBi model, got {type(model).__name__}")
     sizes, expected = (graph.num_entities, graph.num_relations), (model.num_entities, model.num_relations)
     if sizes != expected:
         raise UsageError(

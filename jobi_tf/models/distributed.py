@@ -64,6 +64,16 @@ class DistributedModel(keras.Model):
             _check_end(x, kwargs, "steps")
         return super().evaluate(x, *args, **kwargs)
 
+    def predict(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Returns the outputs for batches, as `keras.Model.predict` does.
+
+        Raises:
+            UsageError: the `tf.data.Dataset` has no end, and there is no number of steps.
+        """
+        if isinstance(x, tf.data.Dataset):
+            _check_end(x, kwargs, "steps")
+        return super().predict(x, *args, **kwargs)
+
     def _check_labels(self, spec: Any) -> None:
         """Checks that a data set of these elements has the labels that the heads and the loss of the model take."""
         inputs, labels = spec[:2] if isinstance(spec, tuple) and len(spec) > 1 else (None, None)
@@ -80,8 +90,8 @@ class DistributedModel(keras.Model):
             losses = {"triple": losses} if names == {"triple"} else {}
         if self.compiled and losses.keys() != names:
             raise UsageError(
-                f"expected a loss for each of {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, "
-                f"got {self.loss}"
+                f"expected a dict with a loss for each of {' and '.join(sorted(names))}, as the model has "
+                f"joint={len(names) > 1}, got {[*losses] if losses else type(self.loss).__name__}"
             )
         loss = losses.get("triple")
         queries = "answers" in inputs

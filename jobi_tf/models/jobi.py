@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import HEAD, TAIL, column
@@ -86,6 +87,9 @@ class JoBi(DistributedModel):
     ):
         super().__init__(**kwargs)
         check_at_least(1, num_entities=num_entities, num_relations=num_relations, dim=dim)
+        for name, given in {"joint": joint, "reciprocal": reciprocal, "freeze_entities": freeze_entities}.items():
+            if not isinstance(given, bool | np.bool_):
+                raise UsageError(f"expected {name} to be True or False, got {given!r}")
         if self.dtype_policy.compute_dtype != "float32":
             raise UsageError(f"expected the dtype policy float32, got {self.dtype_policy.name}: give dtype='float32'")
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
@@ -102,12 +106,17 @@ class JoBi(DistributedModel):
         initializer = self.entity_initializer or glorot_normal(num_entities, dim, fold_in(seed, "entities"))
         width = self.scorer.entity_width(dim)
         self.entities = EmbeddingTable(num_entities, width, initializer, "entities", table_dtype)
-        self.freeze_entities, self.entities.trainable = freeze_entities, not freeze_entities
+        self.entities.trainable = not freeze_entities
         options = dim, reciprocal, relation_dropout, self.relation_initializer, seed
         self.heads = [Head(self.scorer, num_relations, *options, name=name) for name in HEADS[: 1 + joint]]
         self._drop = Dropout(entity_dropout, fold_in(seed, "entities", "dropout")) if entity_dropout else None
         self._penalties = [keras.metrics.Mean(x.name) for x in self.regularizers]
         self.xla, self.built = False, True
+
+    @property
+    def freeze_entities(self) -> bool:
+        """Whether entity embeddings are not trained."""
+        return not self.entities.trainable
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Scores a batch by each head.
@@ -140,7 +149,7 @@ class JoBi(DistributedModel):
         return [self._drop(x, training=training) for x in rows] if self._drop else list(rows)
 
     def compile(
-        self, optimizer: Any, loss: Any = None, *args: Any, jit_compile: bool | str = "auto", **kwargs: Any
+        self, optimizer: Any = None, loss: Any = None, *args: Any, jit_compile: bool | str = "auto", **kwargs: Any
     ) -> None:
         """Configures the model for training, as `keras.Model.compile` does.
 
@@ -154,8 +163,10 @@ class JoBi(DistributedModel):
             **kwargs: as for `keras.Model.compile`.
 
         Raises:
-            UsageError: `jit_compile` is True with several devices.
+            UsageError: there is no optimizer, or `jit_compile` is True with several devices.
         """
+        if optimizer is None:
+            raise UsageError("expected an optimizer, such as jobi_tf.LazyAdam(), got none")
         jit_compile = jit_compile if jit_compile != "auto" else False
         check_jit_compile(bool(jit_compile), self.distribute_strategy.num_replicas_in_sync)
         super().compile(optimizer, loss, *args, jit_compile=jit_compile, **kwargs)
@@ -207,8 +218,16 @@ class JoBi(DistributedModel):
         return all_scores(self.scorer, self.queries(triples, side, candidates=candidates), candidates)
 
     def score(self, triples: tf.Tensor, head: str = "triple") -> tf.Tensor:
-        """Returns the scores of triples by a head, `triple` or `pair`: int [B, 3] → float32 [B]."""
+        """Returns the scores of triples by a head, `triple` or `pair`: int [B, 3] → float32 [B].
+
+        Raises:
+            UsageError: there is no such head, or outside of a `tf.function` an id is out of range.
+        """
         triples = _ids(triples)
+        if tf.executing_eagerly():
+            ids, sizes = triples.numpy(), [self.num_entities, self.num_relations, self.num_entities]
+            if len(wrong := ids[((ids < 0) | (ids >= sizes)).any(1)]):
+                raise UsageError(f"expected triples of ids from 0 to below {sizes}, got {wrong[0].tolist()}")
         tails = self.scorer.candidate(self.entities.rows(triples[:, column(TAIL)]))
         return own_scores(self.scorer, self.queries(triples, TAIL, head), tails)
 

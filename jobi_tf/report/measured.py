@@ -99,7 +99,7 @@ class Measured:
     path: Path
     config: TrainConfig
     usual: dict[str, Any]  # the default of each setting, for a run like this on this graph
-    epochs: list[dict[str, Any]]  # the metrics of each
+    epochs: list[dict[str, Any]]  # the metrics of each; none of merged runs
     environment: dict[str, Any]  # recorded when it began; empty if nothing was
     parameters: int  # real numbers that the saved model holds
     evaluation: Evaluation  # of the split, or of a sample of it
@@ -147,7 +147,7 @@ def measure(
         path,
         run.config,
         _usual(run),
-        RunFolder(path).read_metrics(),
+        [] if run.config.merged_from else RunFolder(path).read_metrics(),
         read_json(path / "environment.json", "the environment of a run", "date"),
         run.model.count_params(),
         replace(evaluation, split=split),
@@ -183,7 +183,7 @@ def _prediction(
 def _usual(run: Run) -> dict[str, Any]:
     usual = {name: field.get_default() for name, field in TrainConfig.model_fields.items() if not field.is_required()}
     with suppress(UsageError):  # settings that an older version allowed
-        others = run.config.effective().model_dump(exclude_unset=True, exclude=set(_DEPENDENT))
+        others = run.config.effective().model_dump(exclude_unset=True, exclude={*_DEPENDENT, "merged_from"})
         filled = completed(TrainConfig.create(others), run.graph)
         usual |= {name: getattr(filled, name) for name in _DEPENDENT}
     return usual

@@ -140,6 +140,8 @@ def settings(runs: Sequence[Measured]) -> dict[str, list[dict[str, Any]]]:
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(value)
     return {"None": "–", "True": "yes", "False": "no"}.get(str(value), str(value))
 
 

@@ -132,12 +132,19 @@ def _regularizers(config: TrainConfig) -> list[Regularizer]:
 
 
 def config_of(model: JoBi, graph: Graph, **settings: Any) -> TrainConfig:
-    """Returns what is known of the settings of a model that another program trained on the graph by `fit`."""
-    settings |= {"dataset": graph.name, "model": scorers.full_name(model.scorer), "own_program": True}
-    settings |= {name: getattr(model, name) for name in OF_MODEL}
+    """Returns what is known of the settings of a model that another program trained on the graph by `fit`.
+
+    Raises:
+        UsageError: a given setting is wrong, or the model has another value of it.
+    """
+    known = {"dataset": graph.name, "model": scorers.full_name(model.scorer), "own_program": True}
+    known |= {name: getattr(model, name) for name in OF_MODEL}
     for regularizer in model.regularizers:
-        settings |= zip(REGULARIZERS.get(type(regularizer), ()), regularizer.get_config().values(), strict=False)
-    return TrainConfig.create(settings).effective()
+        known |= zip(REGULARIZERS.get(type(regularizer), ()), regularizer.get_config().values(), strict=False)
+    for name in settings.keys() & known.keys():
+        if settings[name] != known[name]:
+            raise UsageError(f"expected {name} {known[name]} as the model has it, got {settings[name]}")
+    return TrainConfig.create(settings | known).effective()
 
 
 def compile_model(

@@ -199,7 +199,7 @@ class TrainConfig(BaseModel):
     devices: str = Field("all", pattern=r"^(all|\d+(,\d+)*)$", description="devices to use: all, or their numbers")
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
-    merged_from: list[str] | None = Field(None, description="runs that `jobi-tf merge` merged into this run")
+    merged_from: list[str] | None = Field(None, description="runs that were merged into this run")
     own_program: bool = Field(False, description="trained by another program with `fit`; only the model is known")
 
     @field_validator("model", mode="before")

@@ -28,11 +28,10 @@ class Progress(keras.callbacks.Callback):
         super().__init__()
         self.training = training
         self.bar = Bar(training.triples, "triples", console=console, beside=72)
-        self._begin = 0.0
+        self._begin: tuple[float, float] | None = None  # the time and the epochs trained after the first step
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Starts the clock and the bar; again after the rest of an epoch that was interrupted."""
-        self._begin = self._begin or time.monotonic()
+        """Starts the bar; again after the rest of an epoch that was interrupted."""
         self.bar.__enter__()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
@@ -48,10 +47,12 @@ class Progress(keras.callbacks.Callback):
         state = ""
         if part == 1 and training.ranking and training.ranking.due:
             state = f"ranking {len(training.graph.valid):,} validation triples"
-        trained = self._epoch + part - training.done - training.first_step / training.steps  # epochs, since `_begin`
-        left = (time.monotonic() - self._begin) / trained * (config.epochs - self._epoch - part)
+        now, trained = time.monotonic(), self._epoch + part
+        self._begin = self._begin or (now, trained)  # the first step also compiles
+        begin, before = self._begin
+        left = (now - begin) / (trained - before) * (config.epochs - trained) if trained > before else None
         losses = _losses(logs, parts=self.bar.console.width >= _WIDE or not self.bar.console.is_terminal)
-        self.bar.show(part * training.triples, f"{losses}  all ≤ {duration(left)}", state)
+        self.bar.show(part * training.triples, losses if left is None else f"{losses}  all ≤ {duration(left)}", state)
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Writes the lines of the epoch."""

@@ -15,7 +15,7 @@ from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, cosines, explain
-from jobi_tf.evaluation.ranker import check_graph, full_float32
+from jobi_tf.evaluation.ranker import check_finite, check_graph, full_float32
 from jobi_tf.files import check_new, new_folder
 from jobi_tf.models import scorers
 from jobi_tf.models.jobi import JoBi
@@ -128,7 +128,7 @@ class Run(ByName):
         check_at_least(1, k=k)
         ends, names = self.graph.entities.ids([head, tail]), self.graph.relations
         triples = np.stack([np.full(len(names), ends[0]), np.arange(len(names)), np.full(len(names), ends[1])], 1)
-        scores = self._scores(triples)
+        scores = self.finite_scores(triples)
         splits: dict[int, str] = {}
         for split, known in reversed(list(self.graph.splits.items())):
             for rows in blocks(known):  # which may be in files
@@ -154,6 +154,7 @@ class Run(ByName):
         """
         check_at_least(1, k=k)
         table, own = read_in_blocks(*parts_of(self.model.entities.table)), self.graph.entities.id(name)
+        check_finite(np.isfinite(table).all())
         similarities = cosines(table, table[own])
         similarities[own] = -np.inf
         best = np.argsort(-similarities, kind="stable")[: min(k, len(table) - 1)].tolist()
@@ -167,14 +168,14 @@ class Run(ByName):
             DataError: a name is unknown.
         """
         (triple,) = self.graph.ids_of_triples([(head, relation, tail)])
-        score = self._scores(triple[None])
+        score = self.finite_scores(triple[None])
         return explain(self.model, self.graph, triple, float(self.calibration.probability(score)[0]))
 
     @cached_property
     def calibration(self) -> Calibration:
         """The calibration of scores to probabilities, fitted on validation triples."""
         options = self.graph, self.config.p, self.config.seed, FEW_TRIPLES
-        return calibrate(self._scores, *options)
+        return calibrate(self.finite_scores, *options)
 
     def complete(self, relation: str | None = None, k: int = 100) -> Table[NewTriple]:
         """Returns the k triples with the highest scores that the graph does not contain; see `best_new_triples`.
@@ -209,7 +210,8 @@ class Run(ByName):
         The history is copied; checkpoints, evaluations and logs are not.
 
         Raises:
-            UsageError: the folder is not empty.
+            UsageError: the folder is not empty, or the scorer cannot be imported by its name.
+            DataError: the model has an object of a class that is not registered.
             OSError: it cannot be written.
         """
         check_new(Path(folder))
@@ -219,7 +221,9 @@ class Run(ByName):
                 with suppress(FileNotFoundError):
                     shutil.copyfile(record, beside / record.name)
             save_model(self.model, beside / "model.keras")
-        return load_run(folder)
+            model = read_model(RunFolder(beside), self.config, self.graph)  # raises before there is a folder
+        files = RunFolder(Path(folder))
+        return Run(files.path, files.read_config(), Graph.open(files.graph), model)
 
 
 def load_run(folder: str | Path) -> Run:

@@ -83,7 +83,8 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
             return keras.saving.load_model(path, compile=compile)
         except TypeError as error:
             if missing := re.search(r"Could not locate (class|function) '(.*?)'", str(error)):
-                reason = f"import the module that registers the {missing[1]} {missing[2]} first, or pass compile=False"
+                reason = f"import the module that registers the {missing[1]} {missing[2]} first"
+                reason += ", or pass compile=False" * compile
                 raise DataError(f"expected a saved model of registered classes in {path}: {reason}") from None
             raise
 

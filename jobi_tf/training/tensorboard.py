@@ -45,6 +45,7 @@ _NO_HPARAMS = {
     *("columns", "header", "weights", "split", "run_dir", "checkpoint_every"),
     *("tensorboard", "profile", "strategy", "devices", "logical_devices"),
 }
+_OF_BEST = ("mrr", "hits@10")  # metrics of the epoch that is kept
 _VALUES = ("name", "value")
 _TAGS = {
     "loss": "loss/total",
@@ -94,7 +95,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._sample = Sample(training) if used else None
         with self._writer.as_default(step=training.done):
             if "hparams" in self.parts:
-                _write_hparams(training.config, training.folder.path.name)
+                _write_hparams(training.config, str(training.folder.path))  # TensorBoard joins runs of one name
             if training.done:
                 return
             if "scalars" in self.parts:
@@ -125,6 +126,9 @@ class TensorBoard(keras.callbacks.Callback):
             if "scalars" in self.parts:
                 for name, value in logs.items():
                     tf.summary.scalar(_tag(name), value)
+                if self.training.best.best_epoch == self._epoch:
+                    for name in _OF_BEST:
+                        tf.summary.scalar(f"best epoch/{METRICS[name]}", logs[f"val_{name}"])
             if (ranking := self.training.ranking) and ranking.due:
                 self._write_ranking(ranking.ranks)
         self._writer.flush()
@@ -436,9 +440,9 @@ def _write_histogram(tag: str, numbers: tf.Tensor) -> None:
 def _write_hparams(config: TrainConfig, name: str) -> None:
     """Writes the settings, by which TensorBoard compares runs."""
     shown = [
-        hparams.Metric(f"{split}/{METRICS[name]}", display_name=f"{split} {METRICS[name]}")
-        for split in ("validation", "test")
-        for name in ("mrr", "hits@10")
+        hparams.Metric(f"{group}/{METRICS[name]}", display_name=f"{split} {METRICS[name]}")
+        for group, split in {"best epoch": "validation", "test": "test"}.items()
+        for name in _OF_BEST
     ]
     left_out = _NO_HPARAMS | config.without_effect().keys()
     values = {

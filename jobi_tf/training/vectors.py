@@ -108,8 +108,18 @@ def read_vectors(path: Path, width: int) -> tuple[list[str], np.ndarray]:
         raise DataError(f"expected vectors in an .npz file or as word2vec text, got {path}")
     if path.suffix != ".npz":
         return _word2vec(path, width)
-    with damaged("an .npz file with names and vectors", path), np.load(path, allow_pickle=False) as file:
-        return [str(x) for x in file["names"]], np.asarray(file["vectors"], np.float32)
+    with damaged("an .npz file with names and vectors", path), np.load(path) as file:
+        if missing := [name for name in ("names", "vectors") if name not in file]:
+            raise DataError(f"expected arrays `names` and `vectors` in {path}, got no `{missing[0]}`")
+        try:
+            names = [str(x) for x in file["names"]]
+        except ValueError:  # an array of objects, which NumPy does not read
+            raise DataError(f"expected names as text in {path}, np.array(names, str), got objects") from None
+        if np.iscomplexobj(file["vectors"]):
+            raise DataError(
+                f"expected real vectors in {path}, such as real parts then imaginary ones, got complex ones"
+            )
+        return names, np.asarray(file["vectors"], np.float32)
 
 
 def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None:

@@ -111,12 +111,16 @@ class Results:
         axes = {
             "history": plots.plot_optimization_history(self.study, target_name=target),
             "parallel": plots.plot_parallel_coordinate(self.study, target_name=target),
-            "importances": plots.plot_param_importances(self.study, evaluator=PedAnovaImportanceEvaluator()),
+            "importances": plots.plot_param_importances(
+                self.study, evaluator=PedAnovaImportanceEvaluator(), target_name=target
+            ),
         }
         files = [self.path / f"{name}.png" for name in axes]
         for file, axis in zip(files, axes.values(), strict=True):
             figure = axis.get_figure(root=True)
             assert figure is not None
+            if file.stem == "parallel":
+                figure.set_size_inches(max(8, 1.8 * len(self.space.search)), 6)
             with written_beside(file) as beside:
                 figure.savefig(beside, dpi=120, bbox_inches="tight", format="png")
             close(figure)

@@ -70,10 +70,14 @@ async function answer() {
   const { find: side, relation, k, new: newOnly, [given()]: entity } = formQuery();
   const inputs = { [given()]: [entity], relation: [relation], k: [Number(k)] };
   const body = { signature_name: `predict_${newOnly ? "new_" : ""}${side}s`, inputs };
-  const { outputs, error } = await call(`v1/models/${encodeURIComponent(model)}:predict`, body).catch((error) => ({ error }));
+  const path = `v1/models/${encodeURIComponent(model)}:predict`;
+  const { outputs, error } = await call(path, body).catch((error) => ({ error }));
   if (number !== newest) return;
   if (error) throw error;
-  if (!outputs.known[0]) throw new Error(`The model does not know ${entity} or ${relation}.`);
+  if (!outputs.known[0]) {
+    const found = await call(path, { signature_name: "embed", inputs: { entity: [entity] } });
+    throw new Error(`The model does not know the ${found.outputs.known[0] ? `relation ${relation}` : `entity ${entity}`}.`);
+  }
   const names = outputs[side][0].filter((name) => name);
   const triple = side === "tail" ? `${entity} → ${relation} → ?` : `? → ${relation} → ${entity}`;
   $("question").textContent = triple;

@@ -142,6 +142,8 @@ def test_equal_seeds_give_equal_splits():
         ([], Recipe(), "got none"),
         (chain(9), Recipe(4), "fewer than 4 triples"),
         (chain(0), Recipe(3, valid=4, test=3), r"4 valid and 3 test .* [1-4] of 6 triples"),
+        ([(0, 0, 13)], Recipe(1), "below"),
+        ([(0, -1, 0)], Recipe(1), "below"),
         ([(0, 0, 0)], Recipe(1), "1 valid and 1 test .* 0 of 1 triples"),
     ],
 )

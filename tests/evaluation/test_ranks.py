@@ -1,3 +1,4 @@
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -272,6 +273,9 @@ def test_given_triples_and_a_model_with_its_graph():
         found = evaluate(tiny.model, tiny.graph, triples=triples)
         np.testing.assert_array_equal(found.triples, chosen)
         np.testing.assert_array_equal(found.ranks["tail"].ranks(), whole[3:9])
+    without = dataclasses.replace(tiny.graph, splits=tiny.graph.splits | {"test": tiny.graph.test[:0]})
+    found = evaluate(tiny.model, without, triples=tiny.graph.test)  # which are known answers nevertheless
+    np.testing.assert_array_equal(found.ranks["tail"].ranks(), whole)
     with pytest.raises(DataError, match="entity 99"):
         evaluate(tiny, triples=[("entity 99", "relation 0", "entity 1")])
     with pytest.raises(UsageError, match="both"):

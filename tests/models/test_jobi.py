@@ -86,7 +86,7 @@ def test_a_seed_makes_the_same_tables_again():
     [
         *(("dtype", policy) for policy in ("mixed_bfloat16", "mixed_float16", "float16")),
         *((size, 0) for size in ("num_entities", "num_relations", "dim")),
-        *(("entity_dropout", 1.0), ("relation_dropout", -0.5), ("seed", -1), ("dim", 2.5)),
+        *(("entity_dropout", 1.0), ("relation_dropout", -0.5), ("seed", -1), ("dim", 2.5), ("reciprocal", 2)),
     ],
 )
 def test_values_out_of_range_are_refused(name, value):
@@ -98,6 +98,9 @@ def test_what_is_no_triple_or_side_is_refused():
     model = jobi_tf.JoBi(5, 2, 4)
     for triples in ([("a", "b", "c")], [0, 1, 2], [[0.5, 1, 2]]):
         with pytest.raises(UsageError, match="triples of ids"):
+            model.score(triples)
+    for triples in ([[0, 1, 5]], [[0, 2, 1]], [[-1, 0, 1]]):
+        with pytest.raises(UsageError, match="below"):
             model.score(triples)
     with pytest.raises(UsageError, match="'tail'"):
         model.scores([[0, 1, 2]], "tail")

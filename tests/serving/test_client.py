@@ -107,7 +107,8 @@ def test_unknown_names_of_queries(client):
     ):
         with pytest.raises(DataError, match=name):
             call()
-    for k in (0, 101):  # the default of an export is 100
+    assert len(client.tails("entity 1", "relation 1", k=np.int64(3))) == 3
+    for k in (0, 101, 10**10):  # the default of an export is 100
         with pytest.raises(UsageError, match=str(k)):
             client.tails("entity 1", "relation 1", k=k)
 
@@ -212,6 +213,7 @@ def test_tls(first, certificate, tmp_path):
         ("http://host", {"timeout": "a"}),
         ("http://host", {"retries": -1}),
         ("http://host", {"token": "secret\n"}),
+        ("http://host", {"token": ""}),
         ("http://host", {"model": 5}),
     ],
 )

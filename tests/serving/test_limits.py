@@ -188,6 +188,22 @@ def test_tls(odd, certificate):
             assert get_status(channel).model_version_status
 
 
+def test_a_key_with_a_passphrase(odd, certificate, tmp_path):
+    cert, key = certificate
+    command = ["openssl", "rsa", "-aes256", "-in", key, "-out", tmp_path / "key.pem", "-passout", "pass:secret"]
+    subprocess.run(command, check=True, capture_output=True)
+    with pytest.raises(JobiError, match="passphrase"), running(odd, certificate=cert, key=tmp_path / "key.pem"):
+        pass
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6 and IPv4 in one socket")
+def test_all_addresses(odd):
+    with running(odd, host="::") as server:
+        port = re.search(r"http://\[::\]:(\d+)", server.log[0])[1]
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, int(port)), 10).close()
+
+
 def test_what_cannot_be_served(odd, odd_server, tmp_path):
     (tmp_path / "cert.pem").write_text("junk")
     rest_port, grpc_port = odd_server.address[1], int(odd_server.grpc.rsplit(":", 1)[1])
@@ -199,7 +215,8 @@ def test_what_cannot_be_served(odd, odd_server, tmp_path):
     ):
         with pytest.raises(JobiError, match=words), running(odd, **options):
             pass
-    for options in ({"name": "a/b"}, {"name": "a:b"}, {"key": tmp_path}, {"max_body": 2**31}, {"timeout": math.inf}):
+    names = ({"name": x} for x in ("a/b", "a:b", ".", ".."))
+    for options in (*names, {"key": tmp_path}, {"max_body": 2**31}, {"timeout": math.inf}, {"max_requests": 10**9}):
         with pytest.raises(UsageError):
             ServerSettings(odd, **options)
 

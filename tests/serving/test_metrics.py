@@ -20,6 +20,14 @@ def key(name, **labels):
     return name, *sorted(labels.items())
 
 
+def test_requests_without_the_token_are_counted(first):
+    with running(first, token="secret") as server:
+        assert server.predict({"instances": []})[0] == 401
+        status, text = server.send("/metrics", headers={"authorization": "Bearer secret"})
+    assert status == 200
+    assert 'jobi_tf_requests_total{code="UNAUTHENTICATED",protocol="rest",signature=""} 1.0' in text
+
+
 def test_requests_are_counted(first):
     row = {"head": "entity 1", "relation": "relation 1", "tail": "entity 2"}
     with running(first) as server:

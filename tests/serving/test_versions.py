@@ -123,6 +123,22 @@ def test_a_broken_version_does_not_disturb_the_one_that_is_served(tiny, folder):
         assert 'jobi_tf_model_version{state="END",version="4"} 0.0' in metrics
 
 
+def test_a_version_whose_files_change_is_loaded_again(tiny, folder):
+    _, exports = tiny
+    add_version(exports, 1, folder)
+    with running(folder) as server:
+        before = score(server)
+        shutil.rmtree(folder / "1")
+        add_version(exports, 2, folder, 1)
+        eventually(lambda: score(server) == pytest.approx(2 * before))
+        (folder / "1" / "saved_model.pb").write_bytes(b"junk")
+        eventually(lambda: any(line.startswith("cannot serve m version 1: ") for line in server.log))
+        assert states(server) == {1: "AVAILABLE"}
+        assert score(server) == pytest.approx(2 * before)
+        metrics = server.send("/metrics")[1]
+        assert 'jobi_tf_model_version{state="AVAILABLE",version="1"} 1.0' in metrics
+
+
 def test_a_version_that_is_copied_slowly(tiny, folder):
     """It is not loaded before its files are the same at two looks."""
     _, exports = tiny

@@ -109,6 +109,20 @@ def test_names_that_word2vec_text_cannot_tell_apart(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"names": np.array(["entity 3"], object), "vectors": np.ones((1, 16))}, "text"),
+        ({"names": np.array(["entity 3"]), "vectors": np.ones((1, 16), "c8")}, "complex"),
+        ({"vectors": np.ones((1, 16))}, "`names`"),
+    ],
+)
+def test_arrays_of_vectors_that_do_not_fit(tmp_path, arrays, words):
+    np.savez(tmp_path / "vectors.npz", **arrays)
+    with pytest.raises(DataError, match=words):
+        read_vectors(tmp_path / "vectors.npz", 16)
+
+
 def test_a_missing_file_of_vectors_is_not_called_damaged(tmp_path):
     with pytest.raises(DataError, match=r"vectors\.npz.*not exist"):
         read_vectors(tmp_path / "vectors.npz", 16)

@@ -3,10 +3,12 @@ from types import SimpleNamespace
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
+import tensorflow as tf
 
 import jobi_tf
-from jobi_tf.errors import DataError, UsageError
+from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.training.storage import save_model
 from tests.graphs import named_graph, random_graph
 from tests.models.oracles import oracle_scores
@@ -36,6 +38,10 @@ def test_score_by_name(run):
     assert scores.dtype == np.float32
     np.testing.assert_allclose(scores, oracle_scores(run.model, triples), atol=1e-5)
     assert run.score([]).shape == (0,)
+    frame = pd.DataFrame(names, columns=["head", "relation", "tail"])
+    others = (name for name in names), tf.constant(names), frame[["tail", "relation", "head"]].assign(weight=1)
+    for given in others:
+        np.testing.assert_array_equal(run.score(given), scores)
 
 
 def test_tails_and_heads_by_name(run):
@@ -64,6 +70,29 @@ def test_unknown_names_and_no_answers_are_refused(run):
         run.score([("entity 3", "capital", "entity 4")])
     with pytest.raises(UsageError, match=r"k .*0"):
         run.heads("relation 1", "entity 3", k=0)
+    for queries in ([("entity 3",)], ["ab"], ("entity 3", "relation 1"), [3]):
+        with pytest.raises(UsageError, match="queries"):
+            run.answers(1, queries)
+    for triples in (None, "test", run.graph, [("entity 3", "relation 1")], [("entity 3", "relation 1", None)]):
+        with pytest.raises(DataError):
+            run.score(triples)
+
+
+def test_weights_that_are_not_finite_are_an_error():
+    model = jobi_tf.JoBi(30, 4, 3)
+    table = model.entities.table.numpy()
+    table[3] = np.nan
+    model.entities.table.assign(table)
+    broken = jobi_tf.Run.from_model(model, GRAPH)
+    for ask in (
+        lambda: broken.score([("entity 3", "relation 1", "entity 4")]),
+        lambda: broken.relations("entity 3", "entity 4"),
+        lambda: broken.nearest("entity 4"),
+        lambda: broken.complete(),
+        lambda: broken.explain("entity 4", "relation 1", "entity 5"),
+    ):
+        with pytest.raises(JobiError, match="finite"):
+            ask()
 
 
 def test_what_is_no_run_is_refused(tmp_path):

@@ -4,6 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
 
 import jobi_tf
 from tests.graphs import random_graph
@@ -55,6 +56,8 @@ def test_a_run_has_every_part(graph, tmp_path, more):
     assert found["loss/total"] == found["loss/pair"] == found["training/learning rate"] == [1, 2, 3, 4]
     assert found.get("other/mine") == ([1, 2, 3, 4] if "callbacks" in more else None)
     assert found["validation/MRR"] == found["validation by side/MRR, heads"] == [2, 4]
+    rows = [row for row in run.history["val_mrr"] if row is not None]
+    assert found["best epoch/MRR"] == ([2, 4] if rows[1] > rows[0] else [2])
     assert {tag.split("/")[0] for tag in found} >= {
         "validation by category",
         "norms of embeddings",
@@ -102,6 +105,16 @@ def test_a_histogram_counts_some_of_many_numbers(graph, tmp_path, monkeypatch):
         (histogram,) = events.Tensors(tag)
         counts = tf.make_ndarray(histogram.tensor_proto)[:, 2]
         assert 25 < counts.sum() <= 50
+
+
+def test_runs_of_one_name_are_not_joined(graph, tmp_path):
+    names = set()
+    for folder in ("a", "b"):
+        settings = SETTINGS | {"tensorboard": "hparams", "epochs": 1}
+        run = jobi_tf.train(graph, run_dir=str(tmp_path / folder / "run"), **settings)
+        content = read(run.path / "logs").summary_metadata["_hparams_/session_start_info"].plugin_data.content
+        names.add(plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.group_name)
+    assert len(names) == 2
 
 
 def test_parts_can_be_left_out(graph, tmp_path):
