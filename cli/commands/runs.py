@@ -51,8 +51,9 @@ def runs() -> None:
 def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: bool) -> None:
     """List the runs in a folder with their settings and metrics.
 
-    Shows the best validation metrics, the test metrics stored by `jobi-tf evaluate`, and the settings that differ from
-    the default and between runs. --json prints all settings and metrics.
+    Shows the best validation metrics, the test metrics stored by `jobi-tf evaluate`, and the settings that differ
+    between runs, without those that have their default. A batch size and a learning rate that were not given are those
+    that the data and other settings determine. --json prints all settings and metrics.
     """
     from jobi_tf.report.runs import different_settings, find_runs, run_values, select_runs
 
