@@ -38,7 +38,7 @@ def unique(ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def compiled_with_gradient(function: Callable) -> Callable:
-    """Compiles a function and its gradient, which computes the function again, where `compiled` compiles it.
+    """Compiles a function and its gradient, unless on GPUs, as `compiled` does; the gradient repeats the function.
 
     The function takes any other arguments first, and then tensors, and returns one tensor.
     """

@@ -143,8 +143,9 @@ class Bar:
         text = state or "  ".join(filter(None, (f"{rate:,.0f} {self._unit}/s", note, left)))
         if self.console.is_terminal:
             self._bars.update(self._task, completed=done, total=self.total or None, state=text)
-        elif now - self._written >= SECONDS_BETWEEN_LINES and done < self.total:
-            self.print(f"{self._label}  {done:,.0f}/{self.total:,.0f} {self._unit}  {text}")
+        elif now - self._written >= SECONDS_BETWEEN_LINES and (done < self.total or not self.total):
+            of_total = f"/{self.total:,.0f}" if self.total else ""
+            self.print(f"{self._label}  {done:,.0f}{of_total} {self._unit}  {text}")
 
     def print(self, line: str) -> None:
         """Prints a line, above the bar if there is one."""

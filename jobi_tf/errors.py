@@ -52,6 +52,11 @@ def explain(error: Exception) -> str | None:
     return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None
 
 
+def without_passwords(text: str) -> str:
+    """Returns text in which `***` stands for the passwords of URLs."""
+    return re.sub(r"(://[^:/@\s]*):[^@/\s]*@", r"\1:***@", text)
+
+
 def first_line(error: Exception) -> str:
     """Returns what an error says, without the places in a graph that TensorFlow adds; its type if it says nothing."""
     text = str(error)

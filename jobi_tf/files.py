@@ -26,7 +26,7 @@ def check_new(folder: Path) -> None:
 
 @contextmanager
 def run_lock(folder: Path, seconds: float = 0) -> Iterator[None]:
-    """Holds the lock of a folder while this process writes into it; who holds it may take it again.
+    """Holds the lock of a folder while this process writes into it; the thread that holds it can take it again.
 
     Args:
         folder: the folder of a run or a search.

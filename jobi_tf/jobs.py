@@ -1,8 +1,8 @@
 """Trainings in processes of their own, for searches and experiments.
 
-TensorFlow returns memory only when its process ends, and a process that is killed for lack of memory takes nothing else
-along. Protocol: a child sends an `Epoch` after each epoch, which the parent answers by whether to stop, and if it fails
-a `JobError`. A child ends with its parent.
+TensorFlow returns memory only when its process ends, and if a process is killed for lack of memory, the others go on.
+Protocol: a child sends an `Epoch` after each epoch, and receives whether to stop; if it fails, it sends a `JobError`.
+A child ends when its parent ends.
 """
 
 import functools
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import keras
 
     from jobi_tf.training.config import TrainConfig
-    from jobi_tf.training.recording import Callbacks
     from jobi_tf.training.run import Run
 
 SECONDS_FOR_THE_LOCK = 15  # a process whose parent was killed may need a moment to end
@@ -81,7 +80,7 @@ class Jobs:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def run(self, task: Callable[..., None], *arguments: Any, log: Path, on_epoch: Callable[[Epoch], bool]) -> None:
+    def run(self, task: Callable[..., object], *arguments: Any, log: Path, on_epoch: Callable[[Epoch], bool]) -> None:
         """Calls `task(*arguments, callback)` in a new process, and waits until it has ended.
 
         Args:
@@ -136,7 +135,7 @@ class Jobs:
 
 
 def one_at_a_time(function: Callable) -> Callable:
-    """Returns the function, for several threads, of which each waits until the others have returned from it."""
+    """Returns a function that several threads can call; only one call runs at a time."""
     lock = threading.Lock()
 
     @functools.wraps(function)
@@ -147,22 +146,17 @@ def one_at_a_time(function: Callable) -> Callable:
     return call
 
 
-def train_locked(config: "TrainConfig", callback: "keras.callbacks.Callback") -> None:
+def train_or_resume(config: "TrainConfig", callback: "keras.callbacks.Callback") -> "Run":
     """Trains into the folder of a run, from its last checkpoint if it has one, while no other process does."""
-    with run_lock(Path(config.run_dir or ""), SECONDS_FOR_THE_LOCK):
-        train_or_resume(config, [callback])
-
-
-def train_or_resume(config: "TrainConfig", callbacks: "Callbacks") -> "Run":
-    """Trains as `train_locked` does, for those that hold the `run_lock`, and returns the run."""
     from jobi_tf.training.run_folder import RunFolder
     from jobi_tf.training.train import resume, train
 
     folder = RunFolder(Path(config.run_dir or ""))
-    if folder.checkpoints():
-        return resume(folder.path, callbacks=callbacks)
-    shutil.rmtree(folder.path, ignore_errors=True)  # its first epoch was never completed
-    return train(config=config, callbacks=callbacks)
+    with run_lock(folder.path, SECONDS_FOR_THE_LOCK):
+        if folder.checkpoints():
+            return resume(folder.path, callbacks=[callback])
+        shutil.rmtree(folder.path, ignore_errors=True)  # its first epoch was never completed
+        return train(config=config, callbacks=[callback])
 
 
 def _child(connection: Connection, log: Path, threads: int | None, task: Callable, arguments: Sequence[Any]) -> None:

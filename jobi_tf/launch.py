@@ -51,10 +51,9 @@ class _Task:
 def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
     """Runs `jobi-tf` with the same arguments in several processes, each with a `TF_CONFIG`, until all have ended.
 
-    The first one, the chief, has the terminal. Without servers it is the first of the workers. If one fails, all are
-    ended, and what it printed last is shown. They are ended by a signal that interrupts this process too, and then the
-    chief prints how to resume. With servers, a worker that is killed is started again,
-    up to `MOST_RESTARTS` times.
+    The first process, the chief, uses the terminal; without servers it is the first worker. If a process fails, its
+    last output is shown and all others are ended. Signals to this process are forwarded to the chief, which prints how
+    to resume. With servers, a worker that is killed is started again, up to `MOST_RESTARTS` times.
 
     Args:
         workers: number of workers.

@@ -1,6 +1,7 @@
-"""Small results as tables: for notebooks, and as pandas DataFrames."""
+"""Small results as tables: for notebooks, in Markdown, and as pandas DataFrames."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, TypeVar
 
@@ -39,6 +40,17 @@ def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     header = "".join(f"<th>{escape(x)}</th>" for x in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(x)}</td>" for x in row) + "</tr>" for row in rows)
     return f"<table><caption>{escape(title)}</caption><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Returns a table in Markdown; dictionaries and lists are written as JSON."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(map(_in_markdown, line))} |\n" for line in lines)
+
+
+def _in_markdown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
+    return text.replace("|", "\\|")
 
 
 def data_frame(data: Any, **options: Any) -> Any:

@@ -174,9 +174,7 @@ class Client:
         """Returns the best heads (`side` 0) or tails (1) of each query (entity, relation), like `Run.answers`."""
         check_at_least(1, k=k)
         if k > _MOST_ANSWERS:
-            raise UsageError(
-                f"expected k to be at most {_MOST_ANSWERS:,}, as a model is exported for no more, got {k:,}"
-            )
+            raise UsageError(f"expected k to be at most {_MOST_ANSWERS:,}, as a model is exported for no more, got {k}")
         other, sought = ("tail", "head") if side == 0 else ("head", "tail")
         rows = _checked_rows(queries, (other, "relation"))
         signature = f"predict_{'new_' if new_only else ''}{sought}s"

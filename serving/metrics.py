@@ -30,7 +30,9 @@ class Metrics:
         self.rows = Histogram(
             "jobi_tf_batch_rows", "Rows computed together.", ["signature"], buckets=_ROWS, registry=registry
         )
-        self.version = Gauge("jobi_tf_model_version", "1 if it is its state.", ["version", "state"], registry=registry)
+        self.version = Gauge(
+            "jobi_tf_model_version", "1 for the state of a version.", ["version", "state"], registry=registry
+        )
 
     @contextmanager
     def request(self, protocol: str) -> Iterator[None]:

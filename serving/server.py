@@ -152,10 +152,10 @@ class _Server(uvicorn.Server):
 
 
 class _Connection(HttpToolsProtocol):
-    """A connection that is closed if a request takes too long to arrive, or an answer to be read, or a head is long.
+    """A connection that is closed if a request arrives or its answer is read too slowly, or if the head is too long.
 
-    httptools leaves the body of a request alone that offers HTTP/2, as those of Java's client do; it is read again
-    without the offer.
+    If a request offers to upgrade to HTTP/2, as those of Java's client do, httptools does not read its body; the
+    request is then read again without the offer.
     """
 
     # Connections at a time; the rest of the server needs files as well.

@@ -1,6 +1,7 @@
 """`jobi-tf runs`."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -102,7 +103,7 @@ def _options(settings: dict[str, Any]) -> str:
         elif name == "own_program" and value:
             parts.append("trained by another program")
         elif value not in (None, TrainConfig.model_fields[name].default):
-            parts.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {text}")
+            parts.append(f"--{'' if value else 'no-'}{flag}" if isinstance(value, bool) else f"--{flag} {quote(text)}")
     return " ".join(parts)
 
 

@@ -106,7 +106,8 @@ class _Progress:
         from jobi_tf.tuning.results import number
 
         self.ended += 1
-        done = sum(trial.state.is_finished() for trial in results.trials)
+        states = {number(trial): trial.state for trial in results.study.get_trials(deepcopy=False)}  # of last tries
+        done = sum(state.is_finished() for state in states.values())
         (trial,) = (trial for trial in results.trials if number(trial) == ended)
         left = (time.monotonic() - self.start) / self.ended * (self.space.size - done)
         best = "  best so far" if results.ranked()[:1] == [trial] else ""

@@ -155,9 +155,8 @@ class _Display:
         folder, config, kept = training.folder, training.config, training.best
         rows = {row["epoch"]: row for row in folder.read_metrics()}
         last, monitor = max(rows), METRICS[config.monitor]
-        stopped = config.eval_every and kept.waited >= config.patience
         rankings = f"{kept.waited} ranking{'s' * (kept.waited > 1)}"
-        reason = f": {monitor} did not improve in {rankings}" if stopped else ", the last one"
+        reason = f": {monitor} did not improve in {rankings}" if kept.finished else ", the last one"
         self.print(f"\ntraining {'had ended' if training.done == last else 'ended'} after epoch {last}{reason}")
         if best := rows.get(kept.best_epoch):
             values = "  ".join(f"{METRICS[name]} {best[f'val_{name}']:.4f}" for name in BETTER_IF_HIGHER)

@@ -160,7 +160,7 @@ def evaluate(
         raise DataError(f"expected triples to rank, got none of {'`triples`' if split is None else split}")
     if filter_with is None:
         filter_with = ("train", "valid") if split in ("train", "valid") else SPLITS
-    splits = () if raw else (filter_with,) if isinstance(filter_with, str) else tuple(filter_with)
+    splits = (filter_with,) if isinstance(filter_with, str) else filter_with
     known = None if raw else KnownAnswers.of_graph(graph, splits, ids, more=ids if split is None else None)
     ranker = ranker_for(ranked, known, candidate_ids(graph, candidates), memory_budget)
     start = time.perf_counter()

@@ -100,7 +100,7 @@ class Ranker:
         self._block_of_several = _block(model, model.num_entities, memory_budget, copies=1)
         self._strategy = tf.distribute.get_strategy()
         self._replicas = local_replicas(self._strategy)
-        # A partial: TensorFlow would take the functions of all models for one that is traced again and again, and warn.
+        # `partial` makes a function for each model. TensorFlow would warn that a common one is traced too often.
         compiled, run = tf.function(partial(model.candidates)), self._strategy.run
         # Outside a function the candidates can share the memory of the table.
         self._candidates = partial(run, compiled) if len(self._replicas) > 1 else model.candidates

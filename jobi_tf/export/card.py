@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -10,9 +10,10 @@ from urllib.parse import quote
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.evaluation.calibration import BINS
 from jobi_tf.evaluation.metrics import METRICS, best_row
+from jobi_tf.tables import markdown
 
 if TYPE_CHECKING:
-    from jobi_tf.export.export import Exported, Trainable
+    from jobi_tf.export.export import ExportableRun, Exported
 
 TEMPLATE = Path(__file__).with_name("card.md")
 # Settings of the machine, not of the model.
@@ -30,7 +31,7 @@ MEANINGS = {
 }
 
 
-def model_card(run: "Trainable", exported: "Exported", contract: Mapping[str, Any]) -> str:
+def model_card(run: "ExportableRun", exported: "Exported", contract: Mapping[str, Any]) -> str:
     """Returns the card of an export, in Markdown; `contract` is the content of its `signature.json`."""
     model, fit, name = run.model, exported.calibration, exported.path.resolve().parent.name
     left_out = LEFT_OUT.union(run.config.without_effect())
@@ -48,15 +49,15 @@ def model_card(run: "Trainable", exported: "Exported", contract: Mapping[str, An
         width=contract["width"],
         relations=", with reciprocal relations" if model.reciprocal else "",
         training="jointly with a pair head (JoBi)" if model.joint else "without a pair head",
-        data=_table(("", "number"), [(key, f"{count:,}") for key, count in _counts(run.graph).items()]),
-        settings=_table(("setting", "value"), [(key, str(x)) for key, x in settings.items() if x is not None]),
+        data=markdown(("", "number"), [(key, f"{count:,}") for key, count in _counts(run.graph).items()]),
+        settings=markdown(("setting", "value"), [(key, str(x)) for key, x in settings.items() if x is not None]),
         quality=_quality(run),
         bins=BINS,
         warnings="".join(f" **Warning: {text}.**" for text in fit.warnings()),
-        reliability=_table(("probability", "share of the triples", "mean probability", "share true"), bins),
+        reliability=markdown(("probability", "share of the triples", "mean probability", "share true"), bins),
         drift=f" Compared with the trained model, {exported.drift}." if exported.drift else "",
         limits="".join(f"- {limit}\n" for limit in _limits(exported, model.reciprocal)),
-        signatures=_table(("signature", "inputs", "outputs", "meaning"), signatures),
+        signatures=markdown(("signature", "inputs", "outputs", "meaning"), signatures),
         unknown_score=contract["unknown_score"],
         name=name,
         examples="".join(_example(name, *example) for example in contract["examples"].items()),
@@ -69,7 +70,7 @@ def _counts(graph: Graph) -> dict[str, int]:
     return counts | {"relations": graph.num_relations} | {f"{name} triples": len(graph.split(name)) for name in SPLITS}
 
 
-def _quality(run: "Trainable") -> str:
+def _quality(run: "ExportableRun") -> str:
     rows = zip(*run.history.values(), strict=True)
     epochs = (dict(zip(run.history, row, strict=True)) for row in rows)
     best = best_row(({k: v for k, v in epoch.items() if v is not None} for epoch in epochs), run.config.monitor)
@@ -77,7 +78,7 @@ def _quality(run: "Trainable") -> str:
         return "Unknown: the validation split was not ranked during training.\n"
     values = [(label, f"{best[f'val_{name}']:.4f}") for name, label in METRICS.items() if f"val_{name}" in best]
     about = f"Filtered ranks of the validation split after epoch {best['epoch']}, whose weights these are."
-    return f"{about}\n\n" + _table(("metric", "value"), values)
+    return f"{about}\n\n" + markdown(("metric", "value"), values)
 
 
 def _limits(exported: "Exported", reciprocal: bool) -> Iterable[str]:
@@ -105,8 +106,3 @@ def _tensors(tensors: Mapping[str, Any]) -> str:
 def _example(name: str, signature: str, inputs: Mapping[str, Any]) -> str:
     body = json.dumps({"signature_name": signature, "inputs": inputs}, ensure_ascii=False)
     return f"curl -d {shlex.quote(body)} http://127.0.0.1:8501/v1/models/{quote(name)}:predict\n"
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

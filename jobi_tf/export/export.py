@@ -30,7 +30,7 @@ CHECKED_ROWS = 2**16  # of a table, at once
 LAST_VERSION = 2**63 - 1  # TensorFlow Serving stores versions in 64 bits
 
 
-class Trainable(Protocol):
+class ExportableRun(Protocol):
     """A run: what `jobi_tf.load_run` returns."""
 
     @property
@@ -81,7 +81,7 @@ class Exported:
 
 
 def export_run(
-    run: Trainable,
+    run: ExportableRun,
     folder: str | Path,
     version: int | None = None,
     top_k: int = TOP_K,
@@ -195,7 +195,7 @@ def _check_weights(model: JoBi, dtype: str) -> None:
             )
 
 
-def _write(target: Path, run: Trainable, servable: Servable, exported: Exported, warmup: bool) -> None:
+def _write(target: Path, run: ExportableRun, servable: Servable, exported: Exported, warmup: bool) -> None:
     functions = servable.trace()
     tf.saved_model.save(servable, str(target), signatures=functions)
     requests = example_requests(run.graph, max(BATCHES), exported.top_k)

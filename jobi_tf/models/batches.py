@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING
 
+import keras
 import tensorflow as tf
 
 from jobi_tf.compiled import compiled_with_gradient, unique
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL
 from jobi_tf.errors import UsageError
-from jobi_tf.models.products import all_scores, axis_size, listed_scores, own_scores, spread, table_and_rows
+from jobi_tf.models.products import all_scores, listed_scores, own_scores, spread, table_and_rows
 from jobi_tf.models.regularizers import Positives
 from jobi_tf.models.scorers import Scorer
 from jobi_tf.models.scorers.scorer import Relations
@@ -72,7 +73,7 @@ class OwnNegativesBySide(Batch):
 
     def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
         """Scores the triple, as a candidate for its own head and for its own tail, and its negatives."""
-        count = axis_size(self.head_negatives, 1)
+        count = keras.ops.shape(self.head_negatives)[1]
         head_counts = tf.fill(tf.shape(self.triples)[:1], count)
         negatives = [self.head_negatives, self.tail_negatives]
         return _score_lists(model, training, self, negatives, head_counts, [len(SIDES), 1 + count])
@@ -120,7 +121,7 @@ class SharedNegatives(Batch):
     def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
         """Scores the triples of a chunk with its negatives by one matrix product for each side."""
         _refuse_reciprocal(model)
-        heads = axis_size(self.negatives, 1) // 2
+        heads = keras.ops.shape(self.negatives)[1] // 2
         negatives = self.negatives[:, :heads], self.negatives[:, heads:]
         return _score_chunks(model, training, self, negatives, by_side=False)
 

@@ -47,10 +47,10 @@ class DistributedModel(keras.Model):
                     "negatives) in a batch"
                 )
         given = ((x, "steps_per_epoch"), (kwargs.get("validation_data"), "validation_steps"))
-        streams = [(data, steps) for data, steps in given if isinstance(data, tf.data.Dataset)]
-        for data, _ in streams:
-            self._check_labels(data.element_spec)
-        for data, steps in streams:
+        for data, _ in given:
+            if isinstance(data, tf.data.Dataset):
+                self._check_labels(data.element_spec)
+        for data, steps in given:
             _check_end(data, kwargs, steps)
         return super().fit(x, *args, **kwargs)
 
@@ -60,8 +60,7 @@ class DistributedModel(keras.Model):
         Raises:
             UsageError: the `tf.data.Dataset` has no end, and there is no number of steps.
         """
-        if isinstance(x, tf.data.Dataset):
-            _check_end(x, kwargs, "steps")
+        _check_end(x, kwargs, "steps")
         return super().evaluate(x, *args, **kwargs)
 
     def predict(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -70,8 +69,7 @@ class DistributedModel(keras.Model):
         Raises:
             UsageError: the `tf.data.Dataset` has no end, and there is no number of steps.
         """
-        if isinstance(x, tf.data.Dataset):
-            _check_end(x, kwargs, "steps")
+        _check_end(x, kwargs, "steps")
         return super().predict(x, *args, **kwargs)
 
     def _check_labels(self, spec: Any) -> None:
@@ -129,6 +127,7 @@ class DistributedModel(keras.Model):
         """Does nothing: all weights exist. Keras 3.15 would average a batch over workers, which fails."""
 
 
-def _check_end(batches: tf.data.Dataset, given: Mapping[str, Any], steps: str) -> None:
-    if batches.cardinality() == tf.data.INFINITE_CARDINALITY and given.get(steps) is None:
+def _check_end(batches: Any, given: Mapping[str, Any], steps: str) -> None:
+    endless = isinstance(batches, tf.data.Dataset) and batches.cardinality() == tf.data.INFINITE_CARDINALITY
+    if endless and given.get(steps) is None:
         raise UsageError(f"expected {steps} for batches without end, got none: see jobi_tf.steps_per_epoch")

@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 import tensorflow as tf
 
 from jobi_tf.compiled import compiled, on_gpu
@@ -65,11 +66,6 @@ def check_dtypes(scorer: Scorer, **dtypes: str) -> None:
             )
 
 
-def axis_size(tensor: tf.Tensor, axis: int) -> int | tf.Tensor:
-    """Returns the size of an axis: a number if it is known, a tensor if it differs between batches."""
-    return tf.shape(tensor)[axis] if tensor.shape[axis] is None else tensor.shape[axis]
-
-
 def own_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
     """Returns the score of one candidate for each query: [..., length] and [..., length] → [...]."""
     return scorer.scores(queries, lambda query: tf.reduce_sum(query * candidates, -1))
@@ -105,7 +101,9 @@ def listed_scores(
     parts = tf.stack(scorer.split_query(queries), 2) if count > 1 else tf.expand_dims(queries, 2)
     flat = tf.reshape(parts, [-1, heads_of_model * count * 2, queries.shape[-1]])
     product = _products if xla or on_gpu() else _products_on_cpu
-    products = tf.reshape(product(flat, candidates, places, heads), [heads_of_model, count, -1, axis_size(places, 1)])
+    products = tf.reshape(
+        product(flat, candidates, places, heads), [heads_of_model, count, -1, keras.ops.shape(places)[1]]
+    )
     return scorer.score(*tf.unstack(products, count, 1))
 
 

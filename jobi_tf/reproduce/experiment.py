@@ -36,13 +36,12 @@ Figures = list[float | None]
 class Row(StrictModel):
     """A line of a table or a curve.
 
-    A row with `pool` ranks by the pooled runs of the rows with these names, and by the rules of the graph with `rules`;
-    `rules` alone are without embeddings. With settings beside them, the row is trained with soft labels of these runs
-    and rules. A row with `merge` is the merged runs of these rows. The training of one with `warm_start` begins with
-    the embeddings of that row. These rows stand above it, and their runs have the same seed; a name that stands there n
-    times is n runs, with the seeds n · seed to n · seed + n - 1. A row with `datasets` is left out on the experiment's
-    other data sets. One that has none of `settings`, `like`, `pool`, `rules` and `merge` only shows figures of the
-    paper.
+    `pool` ranks with the pooled runs of the rows with these names. `rules` adds the rules of the graph to the pool, or
+    ranks by rules alone. If such a row also has settings, it is trained with soft labels of the pool instead. `merge`
+    is the merged runs of these rows, and `warm_start` the row whose embeddings a training begins with. Rows that are
+    named have to stand above, and their runs have the same seed. If a name is repeated n times, its n runs have the
+    seeds n · seed to n · seed + n - 1. `datasets` are the data sets of the experiment that the row is for. A row that
+    has none of `settings`, `like`, `pool`, `rules` and `merge` only shows figures of the paper.
     """
 
     name: str = Field(min_length=1)
@@ -94,9 +93,9 @@ class Focus(StrictModel):
 class Experiment(SettingsFile):
     """What a YAML file has; those of the paper are in `jobi_tf/reproduce/experiments/paper`, others in `beyond`.
 
-    `settings` are fields of `TrainConfig`. Of several that hold for a run the last one wins: those of the experiment,
-    those of the data set (instead of both, for a row that is `like` another, those of that row), of the row, of the row
-    on the data set, the sweep.
+    `settings` are fields of `TrainConfig`. Later ones override earlier ones: those of the experiment, the data set, the
+    row, the row on the data set, and the sweep. For a row that is `like` another one, the settings of that row replace
+    the first two.
     """
 
     built_in_folder: ClassVar[Path] = Path(__file__).parent / "experiments"

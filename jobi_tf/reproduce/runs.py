@@ -132,7 +132,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment with its runs on data sets: first those that others need, of these those with the first seed."""
+    """An experiment and its runs: those that others need come first, and among them those with smaller seeds."""
 
     experiment: Experiment
     sources: Sequence[Source]
@@ -323,7 +323,7 @@ def make_run(run: PlannedRun, jobs: int, callback: "keras.callbacks.Callback") -
             check_settings(folder, config)
         elif config.warm_start is not None:
             _check_complete([config.warm_start])
-        write_record(folder.path, measure(train_or_resume(config, [callback]), jobs))
+        write_record(folder.path, measure(train_or_resume(config, callback), jobs))
         # Larger than the model, and of use only to training.
         shutil.rmtree(folder.path / "checkpoints", ignore_errors=True)
         if config.soft_labels is not None:

@@ -206,9 +206,10 @@ def _gains(title: str, gained: pd.DataFrame) -> Table:
         for _, x in shown.iterrows()
     ]
     better, worse = (gained["gain"] > 0).sum(), (gained["gain"] < 0).sum()
+    which = f" with {FEWEST} test triples or more" if gained["triples"].min() >= FEWEST else ""
     title += (
-        f", better on {better} sides of relations and worse on {worse}, of {len(gained)} with {FEWEST} test triples or "
-        "more; the largest gains and losses"
+        f", better on {better} sides of relations and worse on {worse}, of {len(gained)}{which}; the largest gains and "
+        "losses"
     )
     of_wrong = ["implausible of wrong", "baseline"]
     columns = ["relation", "side", "triples", "Hits@1", "baseline", "gain", "MRR", "baseline", *of_wrong]

@@ -39,13 +39,13 @@ from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.train import new_run_folder, resume, train_as_configured
 
 MINUTES = 15.0
-SEARCH, LONGEST_SEARCH = 1 / 3, 2 / 3  # of the time; the longest one where the training after it takes little
-TRIAL_EPOCHS = 2  # of a candidate, at least: the first one is not typical, since TensorFlow traces and compiles in it
+SEARCH, LONGEST_SEARCH = 1 / 3, 2 / 3  # fractions of the time; the second one if the final training is short
+TRIAL_EPOCHS = 2  # of a candidate, at least: the first one is not typical, as TensorFlow traces and compiles in it
 TRAININGS = 3  # of the largest model for which a longer search leaves time: a teacher, its student, and spare time
 SECONDS_TO_BEGIN = 10  # of a training
 MOST_CANDIDATES = 8
 FEWEST_EPOCHS, MOST_EPOCHS, RANKINGS = 8, 60, 10  # of the training after the search
-AFTER_PEAK = 3  # A candidate that got worse is trained for this times the epochs to its peak.
+AFTER_PEAK = 3  # A candidate that got worse is trained for at most this times the epochs to its peak.
 VALIDATION_TRIPLES = 2000  # that candidates are ranked on
 FASTER = 1.3  # how many times as fast as in float32 a product in bfloat16 has to be
 SECONDS_A_SCORE = 3e-9  # of two cores, for all but the products in training against all entities
@@ -117,7 +117,7 @@ class Candidate:
 
     Args:
         config: all of its settings.
-        settings: those in which candidates differ, as they are trained with.
+        settings: its values of the settings in which candidates differ.
         mrr: the best validation MRR after each round.
         epochs: epochs trained.
         peak: the best of them.
@@ -133,7 +133,7 @@ class Candidate:
 
     @classmethod
     def of(cls, settings: Settings, given: Settings) -> "Candidate":
-        """Returns a candidate with some settings, in whose place given ones come."""
+        """Returns a candidate with these settings, which given ones override."""
         config = overridden(settings, given)
         return cls(config, {name: getattr(config, name) for name in settings})
 
@@ -151,21 +151,22 @@ def train_auto(
 ) -> Run:
     """Chooses settings for a graph and trains with them, within `config.minutes`: what the recipe `auto` does.
 
-    A third of the time is for the search, up to two thirds where a training takes little: a few candidates, which
-    depend on the graph, are trained for half of it, and the better half of four or more goes on for the other half,
-    which the last training has otherwise. The best one is trained again for the rest of the time; when this training is
-    interrupted and resumed, its time is not limited. Its run folder gets `auto.json`, with what was measured of the
-    graph and of each candidate.
+    The search takes a third of the time, or up to two thirds if the final training is short. A few candidates, which
+    depend on the graph, are trained in the first half of the search. If there are four or more, the better half of them
+    is trained further in the second half; otherwise that time is left to the final training. The best candidate is
+    trained again for the rest of the time; if this training is interrupted and resumed, its time is not limited. Its
+    run folder gets `auto.json`, with what was measured of the graph and of each candidate.
 
-    Where there is time to train against all entities twice, the first run is a teacher: the second one learns from soft
-    labels of a pool of it and the rules of the graph. They are in a file beside the run folder until the end.
+    If there is time for two trainings against all entities, the first run is a teacher: the second one learns from soft
+    labels of a pool of the first run and the rules of the graph. They are in a file beside the run folder while it is
+    trained, and stay there after an interruption, since resuming needs them.
 
     Args:
         config: the settings that are given, which no candidate changes. Those of the schedule and of rankings apply
             to the training after the search.
         graph: the graph, instead of that of the settings.
         callbacks: as for `jobi_tf.train`, for the training after the search.
-        say: called with each line about what is done and why; None: print them on stderr if there are callbacks.
+        say: called with a line for each decision and result; None: print them on stderr, unless there are no callbacks.
 
     Raises:
         UsageError: there are no validation triples or several processes, no candidate goes with the given settings, or
@@ -176,8 +177,8 @@ def train_auto(
     say = say or (functools.partial(print, file=sys.stderr) if callbacks else lambda line: None)
     if Cluster.of_environment() or config.strategy in ("multi-worker", "parameter-server"):
         raise UsageError(
-            "expected one process for the recipe auto, got several by TF_CONFIG or the strategy "
-            f"{config.strategy}: its search trains in one"
+            "expected one process for the recipe auto, whose search trains in one, got several by TF_CONFIG or the "
+            f"strategy {config.strategy}"
         )
     if not config.eval_every:
         raise UsageError("expected eval_every to be at least 1 for the recipe auto, which chooses by rankings, got 0")

@@ -87,7 +87,8 @@ class AverageWeights(keras.callbacks.Callback):
 
     Later callbacks in the list, such as `ValidationRanking`, see the mean, and the model keeps it after `fit`. Training
     itself does not change: the next epoch starts from the last weights. After epoch k the mean moves by a share of
-    1 / min(k, `epochs`) towards the weights. Memory holds, beside the model, whichever of the two the model has not.
+    1 / min(k, `epochs`) towards the weights. A second copy of the weights is in memory: the mean, or the last weights
+    while the model has the mean.
 
     Args:
         epochs: approximate number of epochs in the mean, at least 2.
@@ -129,7 +130,8 @@ class AverageWeights(keras.callbacks.Callback):
         """Gives the model the mean."""
         if "val_mrr" in (logs or {}):
             warnings.warn(
-                "AverageWeights comes after ValidationRanking, which so ranks the last weights, not their mean",
+                "AverageWeights comes after ValidationRanking, so that the last weights are ranked and not their mean: "
+                "put it before",
                 stacklevel=2,
             )
         self.count += 1
@@ -138,9 +140,7 @@ class AverageWeights(keras.callbacks.Callback):
         self._exchange(1 / min(self.count, self.epochs))
 
     def give_mean(self) -> None:
-        """Gives the model the mean where it has the weights of its training, as when a training that has ended is
-        resumed.
-        """
+        """Gives the model the mean if it has the last weights, as after resuming a training that had ended."""
         if self.other is not None and not self._has_mean:
             self._exchange()
 

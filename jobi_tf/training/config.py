@@ -346,10 +346,8 @@ class TrainConfig(BaseModel):
         """
         from jobi_tf.datasets import load_graph
 
-        weights = {} if self.weights is None else {"weights": self.weights}
-        return load_graph(
-            self.dataset, split=self.split, columns=self.columns, header=self.header, seed=self.seed, **weights
-        )
+        names = ("split", "columns", "header", "weights", "seed")
+        return load_graph(self.dataset, **{name: getattr(self, name) for name in names})
 
     def write(self, path: Path) -> None:
         """Writes every known setting that has an effect as YAML; not the folder, since a run may be moved."""
@@ -358,7 +356,7 @@ class TrainConfig(BaseModel):
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a mapping that has a key twice, of which YAML would take the last one."""
+    """Refuses a mapping with a repeated key, of which YAML would silently use the last value."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

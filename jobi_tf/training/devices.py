@@ -16,7 +16,7 @@ from typing import Literal, NoReturn
 import tensorflow as tf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from jobi_tf.errors import JobiError, UsageError, validation_message
+from jobi_tf.errors import JobiError, UsageError, first_line, validation_message
 from jobi_tf.launch import cores
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.workers import has_servers, has_workers
@@ -112,7 +112,7 @@ class Cluster(BaseModel):
     def report_missing(self, *jobs: str) -> subprocess.Popen:
         """Starts a process that prints which others, of some jobs, have not begun in `SECONDS_TO_BEGIN`.
 
-        It is a process, since Python stands still while TensorFlow waits for others.
+        It is a process, because Python's threads do not run while TensorFlow waits for the other processes.
         """
         others = [
             (f"{job} {i}", *address.rsplit(":", 1))
@@ -125,7 +125,7 @@ class Cluster(BaseModel):
         return subprocess.Popen(command, process_group=0)  # which Ctrl-C does not reach
 
     def serve(self) -> NoReturn:
-        """Does as a worker or a parameter server what the chief commands, and ends when it has ended.
+        """Runs as a worker or a parameter server, and exits after the chief has ended.
 
         Raises:
             JobiError: the address of this process cannot be used.
@@ -136,7 +136,7 @@ class Cluster(BaseModel):
         try:
             tf.distribute.Server(tf.train.ClusterSpec(addresses), self.task.type, self.task.index)
         except tf.errors.OpError as error:
-            raise JobiError(f"cannot serve at {self.address} of TF_CONFIG: {_sentence(error)}") from None
+            raise JobiError(f"cannot serve at {self.address} of TF_CONFIG: {first_line(error)}") from None
         self.report_missing("chief")
         host, _, port = self.cluster.chief[0].rpartition(":")
         seen, connected = 0.0, False
@@ -204,7 +204,7 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
             with _connecting():
                 return tf.distribute.MultiWorkerMirroredStrategy()
         except RuntimeError as error:
-            reason = f"expected several workers to begin before TensorFlow is used: {_sentence(error)}"
+            reason = f"expected several workers to begin before TensorFlow is used: {first_line(error)}"
             raise UsageError(reason) from None
     if config.strategy == "multi-worker":
         raise UsageError(
@@ -254,7 +254,7 @@ def _check_cluster(config: TrainConfig) -> None:
 
 def _parameter_server() -> tf.distribute.Strategy:
     """Returns the strategy by which all servers share the rows of each table, unless it is small."""
-    # That a worker has ended, many lines each time: another one computes its steps.
+    # Hides long messages about workers that have ended, whose steps other workers compute.
     tf.get_logger().setLevel("CRITICAL")
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     servers = resolver.cluster_spec().num_tasks("ps")
@@ -265,9 +265,10 @@ def _parameter_server() -> tf.distribute.Strategy:
 
 @contextmanager
 def _connecting() -> Iterator[None]:
-    """Lets Ctrl-C end this process while TensorFlow waits for others, and gives SIGTERM its handler back after that.
+    """Lets Ctrl-C end this process while TensorFlow waits for others, and restores the handlers of signals after that.
 
-    Python would handle Ctrl-C when all are there, and TensorFlow 2.21 takes SIGTERM for itself.
+    Python would handle Ctrl-C only when all processes are connected, and TensorFlow 2.21 replaces the handler of
+    SIGTERM.
 
     Raises:
         JobiError: there is no connection.
@@ -280,7 +281,7 @@ def _connecting() -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        reason = f"cannot connect {cluster.address} to the other processes of TF_CONFIG: {_sentence(error)}"
+        reason = f"cannot connect {cluster.address} to the other processes of TF_CONFIG: {first_line(error)}"
         raise JobiError(reason) from None
     finally:
         report.kill()
@@ -310,10 +311,6 @@ def workers_needed(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[N
         raise JobiError(
             f"{other} has ended, and training with it: resume {folder} by starting all processes again"
         ) from error
-
-
-def _sentence(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].strip()
 
 
 def strategy_for(devices: str = "all", logical_devices: int = 1) -> tf.distribute.Strategy:

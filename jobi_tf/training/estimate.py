@@ -25,16 +25,16 @@ BYTES = {"float32": FLOAT, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one machine without GPUs, or on each device; on GPUs all but the runtime and the graph are in theirs.
+    """Bytes on a machine without GPUs, or for each GPU, on which all but the runtime and the graph are.
 
     Args:
         runtime: Python with TensorFlow and Keras.
         embeddings: the tables of entities and relations.
         optimizer: what the optimizer keeps beside them.
         batch: the largest tensors of a step.
-        ranking: scores of validation queries, and candidates where they are no copy-free view of the table. Steps and
-            rankings alternate in the same memory.
-        average: the mean of the weights, or while they are ranked and saved the weights that training goes on with.
+        ranking: scores of validation queries, and the candidates if the scorer needs a copy of the table for them.
+            Steps and rankings alternate in the same memory.
+        average: the second copy of the weights that averaging needs.
         graph: triples, occurrence tables, known answers and names.
     """
 

@@ -131,8 +131,8 @@ def _fit(
 ) -> None:
     """Trains the embeddings of the new entities on the triples of the split, in turns with other training triples.
 
-    The other triples are as many, about as many for each entity as in training. Their negatives are the new entities,
-    which would otherwise hardly be negatives and answer every query.
+    The number of other triples is the same, with about as many for each entity as in training. All of their negatives
+    are new entities. Otherwise new entities would rarely be negatives, and would rank high for every query.
     """
     for head in model.heads:
         head.trainable = False
@@ -147,7 +147,7 @@ def _fit(
     }
     if queries:  # settings may say less than a model of the user's own has
         changes["loss"] = "full-softmax"
-    if not queries:
+    else:
         changes["negatives_mode"] = "by-side" if config.by_side or model.reciprocal else "own"
     config = config.replace(**changes).effective()
     compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, rate))
@@ -177,7 +177,7 @@ class _NewEntities(NegativeSampler):
 
 
 class _RowsAdam(LazyAdam):
-    """An Adam that changes some rows of a table only: all other gradients are 0, which changes nothing."""
+    """An Adam that changes only some rows of a table; the gradients of all other rows are set to 0."""
 
     def __init__(self, rows: np.ndarray, count: int, learning_rate: float):
         super().__init__(learning_rate)

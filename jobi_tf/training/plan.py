@@ -54,9 +54,9 @@ class Plan:
 
 
 def graph_of_size(entities: int, relations: int, triples: int, seed: int | None = None) -> Graph:
-    """Returns a graph whose training triples are random, or without a seed all (0, 0, 0), which takes no memory.
+    """Returns a graph with random training triples; without a seed all are (0, 0, 0), which takes no memory.
 
-    A plan of full-softmax needs random ones: its steps are of distinct queries, of which each then has about two.
+    A plan of full-softmax needs random ones, as its steps are counted in distinct queries: about two for each triple.
     """
     names = Vocabulary(range(entities), "entity"), Vocabulary(range(relations), "relation")  # type: ignore[arg-type]
     train = np.broadcast_to(np.zeros(3, np.int32), (triples, 3))
@@ -133,7 +133,8 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
 def step_seconds(config: TrainConfig, graph: Graph) -> float:
     """Times steps of random triples on this machine, with as many entities as `LARGEST_TABLES` has room for.
 
-    The time is scaled by the bytes that a step moves with all entities, of which more are distinct.
+    The measured time is multiplied by the bytes that a step moves with all entities, divided by those that it moves
+    here: among more entities, fewer candidates are equal.
 
     Args:
         config: `completed` settings, with the batch of one device.

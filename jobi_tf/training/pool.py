@@ -11,7 +11,6 @@ import tensorflow as tf
 from jobi_tf.data.occurrences import HEAD, SIDES
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.answers import ByName, query_blocks
-from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.ranker import RankedModel, full_float32
 from jobi_tf.evaluation.rules import RuleModel
 from jobi_tf.evaluation.weights import fit_weights
@@ -37,7 +36,7 @@ class Pool(ByName):
 
     Example:
         >>> pool = jobi_tf.Pool(["runs/complex", "runs/rescal"], jobi_tf.RuleModel(graph))
-        >>> pool.evaluate("test").metrics()["mrr"]
+        >>> jobi_tf.evaluate(pool).metrics()["mrr"]
         >>> pool.tails("Switzerland", "neighbour", k=3)
     """
 
@@ -60,10 +59,6 @@ class Pool(ByName):
         scales = _scales(models, np.asarray(self.graph.valid))
         self.fitted = fit_weights(models, self.graph, scales=scales)
         self.model = PoolModel(models, self.fitted.weights * scales)
-
-    def evaluate(self, split: str = "test", side: str = "both", **options: Any) -> Evaluation:
-        """Ranks a split, see `jobi_tf.evaluate`. The weights of the pool were fitted on `valid`."""
-        return evaluate(self, None, split, side, **options)
 
 
 class PoolModel:

@@ -217,18 +217,12 @@ class Training:
 Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]
 
 
-def check_callbacks(callbacks: Callbacks) -> None:
-    """Checks that these are Keras callbacks, or a function that returns them.
+def check_callbacks(callbacks: object, or_function: bool = True) -> None:
+    """Checks that this is a list of Keras callbacks, or a function where one is allowed.
 
     Raises:
-        UsageError: they are something else.
+        UsageError: it is something else.
     """
-    if not callable(callbacks):
-        check_listed(callbacks)
-
-
-def check_listed(callbacks: object) -> None:
-    """Checks that this is a list of Keras callbacks, and raises a `UsageError` otherwise."""
     listed = isinstance(callbacks, Sequence) and all(isinstance(x, keras.callbacks.Callback) for x in callbacks)
-    if not listed:
+    if not (listed or (or_function and callable(callbacks))):
         raise UsageError(f"expected a list of Keras callbacks or a function that returns one, got {callbacks!r}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.errors import DataError, UsageError, damaged
+from jobi_tf.errors import DataError, UsageError, damaged, without_passwords
 from jobi_tf.files import check_new, written_beside
 from jobi_tf.training.config import TrainConfig, read_settings
 
@@ -123,7 +123,7 @@ def describe_environment() -> dict[str, Any]:
     packages = ("jobi-tf", "tensorflow", "keras", "numpy", "protobuf")
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": sys.argv,
+        "command": [without_passwords(x) for x in sys.argv],
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processors": os.cpu_count(),

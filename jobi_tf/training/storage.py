@@ -78,7 +78,7 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
     with damaged("a saved model", path):
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
-                raise DataError(f"expected a saved model in {path}, which is truncated or another kind of file")
+                raise DataError(f"expected a saved model in {path}, got a truncated file or one of another kind")
         try:
             return keras.saving.load_model(path, compile=compile)
         except TypeError as error:

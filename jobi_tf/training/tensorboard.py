@@ -1,9 +1,8 @@
 """What TensorBoard shows of a run, each part of which can be left out."""
 
 import io
-import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.tables import markdown
 from jobi_tf.training.assembly import build_batches, losses_of
 from jobi_tf.training.config import TENSORBOARD, TrainConfig
 from jobi_tf.training.recording import Training
@@ -355,17 +355,6 @@ def write_images(model: JoBi, graph: Graph, config: TrainConfig) -> None:
         file = io.BytesIO()
         figure.savefig(file, format="png")
         tf.summary.image(f"probabilities/{name}", tf.io.decode_png(file.getvalue(), channels=4)[None])
-
-
-def markdown(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Returns a table in Markdown."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
-
-
-def _cell(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value)
-    return text.replace("|", "\\|")
 
 
 def write_projector(logs: Path, model: JoBi, graph: Graph, categories: np.ndarray) -> None:

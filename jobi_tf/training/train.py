@@ -37,7 +37,6 @@ from jobi_tf.training.recording import (
     MetricsRecord,
     Training,
     check_callbacks,
-    check_listed,
 )
 from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder
@@ -250,7 +249,7 @@ def _fit(
     )
     if callable(callbacks):
         callbacks = callbacks(training)
-        check_listed(callbacks)
+        check_callbacks(callbacks, or_function=False)
     every: list[keras.callbacks.Callback] = [
         StopOnNaN(),
         Throughput(training.triples / training.steps),

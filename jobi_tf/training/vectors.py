@@ -1,5 +1,6 @@
 """Embeddings by name: those to begin with, of another run or of a file, and files of them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> None:
         raise DataError(f"{path}: expected finite numbers, got NaN or infinity")
     rows = {name: row for row, name in enumerate(names)}
     if len(rows) < len(names):
-        raise DataError(f"{path}: expected each name once, got {_twice(names)!r} several times")
+        raise DataError(f"{path}: expected each name once, got {_most_common(names)!r} several times")
     found = [rows.get(name, rows.get(name.replace(" ", "_"))) for name in graph.entities.names]
     pairs = [(i, row) for i, row in enumerate(found) if row is not None]
     if not pairs:
@@ -141,7 +142,8 @@ def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None
         names = [name.replace(" ", "_") for name in names]
         if len(set(names)) < len(names):
             raise UsageError(
-                f"{path} would have {_twice(names)!r} twice, as word2vec text has underscores for spaces: write .npz"
+                f"{path} would have {_most_common(names)!r} twice, as word2vec text has underscores for spaces: write "
+                ".npz"
             )
     with written_beside(path) as beside:
         if path.suffix == ".npz":
@@ -158,10 +160,8 @@ def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None
                 pd.DataFrame({"name": names, "vector": list(vectors)}).to_parquet(beside)
 
 
-def _twice(names: Sequence[str]) -> str:
-    """Returns the first name that occurs again, of names of which one does."""
-    seen: set[str] = set()
-    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+def _most_common(names: Sequence[str]) -> str:
+    return Counter(names).most_common(1)[0][0]
 
 
 def _word2vec(path: Path, width: int) -> tuple[list[str], np.ndarray]:

@@ -42,7 +42,7 @@ class Results:
     space: Space
     path: Path
     study: optuna.Study
-    trials: tuple[FrozenTrial, ...]  # begun, without those that were retried or only repeat the parameters of another
+    trials: tuple[FrozenTrial, ...]  # begun, without those retried and those that repeat another
 
     @classmethod
     def of(cls, study: optuna.Study, space: Space, path: Path) -> "Results":

@@ -19,9 +19,9 @@ import sqlalchemy
 from optuna.storages import RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.errors import DataError, JobiError, UsageError, without_passwords
 from jobi_tf.files import check_new, run_lock, written_beside
-from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, one_at_a_time, train_locked
+from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, one_at_a_time, train_or_resume
 from jobi_tf.report.runs import run_summary
 from jobi_tf.training.config import read_settings
 from jobi_tf.tuning.results import DATABASE, SPACE, Results, number, run_folder
@@ -86,7 +86,9 @@ def search(
         try:
             pool.submit(_Search(space, path, study, processes, one_at_a_time(on_event)).run).result()
         except optuna.exceptions.StorageInternalError as error:
-            raise JobiError(f"cannot use Optuna's storage in {storage or path / DATABASE}: {_reason(error)}") from None
+            raise JobiError(
+                without_passwords(f"cannot use Optuna's storage in {storage or path / DATABASE}: {_reason(error)}")
+            ) from None
     results = Results.of(study, space, path)
     results.write()
     if not results.ranked():
@@ -120,7 +122,8 @@ def open_study(space: Space, path: Path, fingerprint: str, storage: str | None =
     # Optuna raises a RuntimeError for a storage of another version of it.
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError, RuntimeError) as error:
         kind = UsageError if storage else DataError
-        raise kind(f"expected Optuna's storage in {storage or path / DATABASE}: {_reason(error)}") from None
+        sentence = f"expected Optuna's storage in {storage or path / DATABASE}: {_reason(error)}"
+        raise kind(without_passwords(sentence)) from None
     # Another seed after an interruption, or the first proposals would be repeated.
     seed = space.seed + len(study.get_trials(deepcopy=False))
     samplers = optuna.samplers
@@ -212,7 +215,7 @@ class _Search:
         self.on_event(first, None)
         try:
             log = folder.path.with_suffix(".log")
-            self.jobs.run(train_locked, config, log=log, on_epoch=partial(self._report, trial, first))
+            self.jobs.run(train_or_resume, config, log=log, on_epoch=partial(self._report, trial, first))
         except JobiError as error:
             self._note_failure(trial, first, error)
             raise

@@ -20,7 +20,8 @@ with needs("searching needs Optuna", "search"):
 warnings.filterwarnings("ignore", "The distribution is specified by", UserWarning)
 
 DEFAULT_TRIALS = 50
-# Results of different data cannot be compared; `metric` of the space is the monitor; the rest belongs to the machine.
+# Results on different data cannot be compared, `metric` of the space sets the monitor, and the rest depends on the
+# machine.
 NOT_SEARCHED = (
     *("recipe", "minutes", "dataset", "split", "columns", "header", "weights", "monitor", "eval_every"),
     *("strategy", "devices", "logical_devices", "run_dir", "tensorboard", "profile"),
