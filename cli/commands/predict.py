@@ -246,9 +246,8 @@ def _read_queries(source: BinaryIO, graph: "Graph | None") -> list[Query]:
     queries = []
     for number, line in enumerate(source.read().removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n").splitlines(), 1):
         try:
-            names = line.decode().split("\t")
-            head, relation, tail = (None if name == "?" else name for name in names)
-            if (head is None) == (tail is None) or "" in names:
+            head, relation, tail = (None if name == "?" else name or None for name in line.decode().split("\t"))
+            if (head is None) == (tail is None):
                 raise ValueError
         except ValueError:  # a UnicodeDecodeError is one
             expected = "head, relation and tail in UTF-8 with tabs between them, and ? for either head or tail"
