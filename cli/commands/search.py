@@ -154,6 +154,8 @@ def _print_result(results: "Results", quiet: bool) -> None:
         pictures = f"; no pictures: {error}"
     if not quiet:
         click.echo(f"written: trials.csv, best.yaml{pictures}", err=True)
-        click.echo(f"next: jobi-tf evaluate {shlex.quote(str(run_folder(results.path, ranked[0]).path))}", err=True)
+        best = run_folder(results.path, ranked[0]).path
+        other = "" if best.exists() else "  (on the machine that trained it)"
+        click.echo(f"next: jobi-tf evaluate {shlex.quote(str(best))}{other}", err=True)
         click.echo(f"      jobi-tf train --config {shlex.quote(str(results.path / BEST))} --seed 1", err=True)
         click.echo(f"      jobi-tf tensorboard {shlex.quote(str(results.path))}", err=True)

@@ -26,6 +26,10 @@ _NOT_SET = {
     *("recipe", "dataset", "seed", "run_dir", "soft_labels", "warm_start", "split", "columns", "header"),
     *("strategy", "devices", "logical_devices"),
 }
+NOT_OF_THE_RESULT = {  # or of other runs, which have a name of their own
+    *("dataset", "seed", "run_dir", "soft_labels", "warm_start"),
+    *("strategy", "devices", "logical_devices", "tensorboard", "profile"),
+}
 _QUICK = {"dim": 32, "epochs": 10}
 SOFT_LABELS = "soft-labels.npz"  # stands for the file of a run
 
@@ -105,7 +109,7 @@ class Experiment(SettingsFile):
     notes: str = ""
     kind: Literal["table", "sweep", "relations"] = "table"
     side: Literal["both", "head", "tail"] = "both"
-    metrics: list[str] = Field(["hits@1", "hits@3", "hits@10", "mrr"])
+    metrics: list[str] = Field(["hits@1", "hits@3", "hits@10", "mrr"], min_length=1)
     datasets: list[str] = Field(min_length=1)
     seeds: int = Field(3, ge=1)
     settings: Settings = Field({})
@@ -147,6 +151,8 @@ class Experiment(SettingsFile):
             others = (x for x in self.rows if x.is_run and x.name != self.baseline)
             if not any(dataset in (row.datasets or [dataset]) for row in others):
                 raise ValueError(f"expected a row beside the baseline on {dataset}")
+        if self.sweep and self.sweep.setting in NOT_OF_THE_RESULT:
+            raise ValueError(f"sweep: expected a setting that changes results, got {self.sweep.setting!r}")
         if any(self.points.count(x) > 1 for x in self.points):
             raise ValueError(f"sweep: expected each value once, got {self.points}")
         count = len(self.points) if self.sweep else len(self.metrics)

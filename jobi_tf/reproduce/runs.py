@@ -18,7 +18,7 @@ from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.files import run_lock
 from jobi_tf.jobs import SECONDS_FOR_THE_LOCK, Epoch, Jobs, JobStoppedError, one_at_a_time, train_or_resume
 from jobi_tf.report.runs import store_evaluation
-from jobi_tf.reproduce.experiment import SOFT_LABELS, Experiment, Row
+from jobi_tf.reproduce.experiment import NOT_OF_THE_RESULT, SOFT_LABELS, Experiment, Row
 from jobi_tf.reproduce.record import Record, measure, read_record, results, write_record
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run_folder import RunFolder
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 MINUTES_OF_RULES = 10
 QUICK = "-quick"  # ends the names of folders and files of quick runs
-_NOT_OF_THE_RESULT = {
-    *("dataset", "seed", "run_dir", "soft_labels", "warm_start"),
-    *("strategy", "devices", "logical_devices", "tensorboard", "profile"),
-}
 
 
 @dataclass(frozen=True)
@@ -229,7 +225,7 @@ def make_plan(
 
 def name_of(config: TrainConfig) -> str:
     """Returns the name of the folder of runs with these settings: a few of them, and a digest of all but defaults."""
-    chosen = config.model_dump(exclude=_NOT_OF_THE_RESULT, exclude_defaults=True)  # a new setting changes no name
+    chosen = config.model_dump(exclude=NOT_OF_THE_RESULT, exclude_defaults=True)  # a new setting changes no name
     digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]
     kind = f"p{config.p:g}" if config.loss == "softmax" else config.loss
     return f"{config.model}-{'joint' if config.joint else 'plain'}-{kind}-{digest}"
@@ -242,7 +238,7 @@ def check_settings(folder: RunFolder, config: TrainConfig) -> None:
         DataError: one differs.
     """
     found = folder.read_config()
-    for name, wanted in config.model_dump(exclude=_NOT_OF_THE_RESULT).items():
+    for name, wanted in config.model_dump(exclude=NOT_OF_THE_RESULT).items():
         if wanted is not None and getattr(found, name) != wanted:
             raise DataError(
                 f"expected {name} {wanted} in {folder.config}, got {getattr(found, name)}: "

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import distinct_triples
+from jobi_tf.data.soft_labels import SoftLabels
 from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
 from jobi_tf.errors import JobiError, UsageError
 from jobi_tf.evaluation.evaluate import evaluate
@@ -60,6 +61,7 @@ TRIAL = {  # settings of a candidate's training
     **{"patience": UNLIMITED, "eval_every": 1, "eval_first": 1, "monitor": "mrr"},
     "average_epochs": 1,  # a mean says little after the first epochs
     **{"schedule": "constant", "warmup_epochs": 0, "tensorboard": "none", "checkpoint_every": "10000"},
+    "soft_labels": None,  # given ones are of the graph with all validation triples
 }
 
 Settings = dict[str, Any]
@@ -158,8 +160,7 @@ def train_auto(
     run folder gets `auto.json`, with what was measured of the graph and of each candidate.
 
     If there is time for two trainings against all entities, the first run is a teacher: the second one learns from soft
-    labels of a pool of the first run and the rules of the graph. They are in a file beside the run folder while it is
-    trained, and stay there after an interruption, since resuming needs them.
+    labels of a pool of the first run and the rules of the graph, which are in its folder.
 
     Args:
         config: the settings that are given, which no candidate changes. Those of the schedule and of rankings apply
@@ -207,30 +208,28 @@ def train_auto(
     say(f"training  at most {epochs} of about {best.seconds:.1f} s, for {max(0, left):.0f} s")
     measured = [{k: v for k, v in vars(x).items() if k != "config"} for x in candidates]
     record = {"graph": vars(look), "candidates": measured, "chosen": best.settings, "reason": reason}
-    labels = path.with_name(f"{path.name}-soft-labels.npz")
+    labels = None
     training = SECONDS_TO_BEGIN + final.epochs * best.seconds
     if final.full_softmax and final.soft_labels is None and left > 2 * training:
-        _teach(final, graph, (left - 2 * training) / SECONDS_PER_MINUTE / 2, labels, say)
-        final = final.replace(soft_labels=str(labels))
+        labels = _teach(final, graph, (left - 2 * training) / SECONDS_PER_MINUTE / 2, say)
 
     def every(training: Training) -> list[keras.callbacks.Callback]:
         with written_beside(training.folder.path / "auto.json") as beside:
             beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         return [*(callbacks(training) if callable(callbacks) else callbacks), _Until(begun + total)]
 
-    run = train_as_configured(final, graph, every)
-    labels.unlink(missing_ok=True)
-    return run
+    return train_as_configured(final, graph, every, labels)
 
 
-def _teach(config: TrainConfig, graph: Graph, minutes: float, path: Path, say: Callable[[str], None]) -> None:
-    """Trains a teacher, and writes the soft labels of a pool of it and the rules of the graph."""
+def _teach(config: TrainConfig, graph: Graph, minutes: float, say: Callable[[str], None]) -> SoftLabels:
+    """Trains a teacher, and returns the soft labels of a pool of it and the rules of the graph."""
     with tempfile.TemporaryDirectory() as folder:
         teacher = train_as_configured(config.replace(run_dir=f"{folder}/teacher", tensorboard="none"), graph, [])
         pool = Pool([teacher], RuleModel(graph, minutes))
-        soft_labels(pool).save(path)
+        labels = soft_labels(pool)
         mrr = [f"{evaluate(x, split='valid').metrics()['mrr']:.4f}" for x in (teacher, pool)]
     say(f"teacher   MRR {mrr[0]} on the validation split, {mrr[1]} with the rules of the graph")
+    return labels
 
 
 def _search_seconds(look: Look, graph: Graph, given: Settings, total: float) -> float:

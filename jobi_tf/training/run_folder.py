@@ -39,6 +39,7 @@ class RunFolder:
         metrics: a JSON object for each epoch; `metrics.csv` has the same.
         logs: the logs for TensorBoard.
         evaluations: metrics (`test.json`) and ranks (`test.npz`) of the evaluations.
+        soft_labels: those that the recipe auto made for the run.
     """
 
     def __init__(self, path: Path):
@@ -46,6 +47,7 @@ class RunFolder:
         self.config, self.graph = path / "config.yaml", path / "graph"
         self.model, self.sharded_model = path / "model.keras", path / "model"
         self.metrics, self.logs, self.evaluations = path / "metrics.jsonl", path / "logs", path / "evaluations"
+        self.soft_labels = path / "soft-labels.npz"
 
     def checkpoints(self) -> list[Path]:
         """Returns the complete checkpoints, oldest first; each holds the model and `state.json`."""
@@ -86,6 +88,8 @@ class RunFolder:
             trained_here = settings.get("strategy") != "parameter-server" and not settings.get("own_program")
             if settings.get("average_epochs") is None and trained_here:
                 settings["average_epochs"] = 1  # of a run that is older than this setting
+            if self.soft_labels.exists():  # the folder may have been moved
+                settings["soft_labels"] = str(self.soft_labels.absolute())
             return TrainConfig.create(settings, str(self.config))
         except UsageError as error:
             raise DataError(str(error)) from None

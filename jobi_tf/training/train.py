@@ -133,8 +133,13 @@ def new_run_folder(config: TrainConfig, graph: Graph) -> RunFolder:
     return folder
 
 
-def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks) -> Run:
-    """Trains with the given settings, whatever their recipe, and the defaults; otherwise as `train`."""
+def train_as_configured(
+    config: TrainConfig, graph: Graph, callbacks: Callbacks, labels: SoftLabels | None = None
+) -> Run:
+    """Trains with the given settings, whatever their recipe, and the defaults; otherwise as `train`.
+
+    Soft labels that are given as `labels` are written to the run folder.
+    """
     if config.eval_every and not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, got none: set eval_every to 0")
     # These raise before there is a folder.
@@ -144,6 +149,8 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
     if isinstance(graph.train, Shards):
         graph.train.paths()
     folder = new_run_folder(config, graph)
+    if labels is not None:
+        config = config.replace(soft_labels=str(folder.soft_labels.absolute()))
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
     check_memory(config, graph, number_of_servers(strategy))
@@ -157,6 +164,8 @@ def train_as_configured(config: TrainConfig, graph: Graph, callbacks: Callbacks)
             use_entity_vectors(model, graph, Path(config.entity_vectors))
     if is_chief(strategy):
         folder.begin(config, graph)
+        if labels is not None:
+            labels.save(folder.soft_labels)
     with _lock_of_chief(folder):
         return _fit(folder, config, graph, model, callbacks, {"epoch": 0, "step": 0})
 
@@ -211,6 +220,11 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
     trained = max([state["epoch"], *(row["epoch"] for row in folder.read_metrics())])
     if config.epochs < trained:
         raise UsageError(f"expected at least the {trained} epochs that {folder.path} has, got {config.epochs}")
+    if trained > state["epoch"] and config.patience < before.patience:
+        raise UsageError(
+            f"expected a patience of at least {before.patience} until epoch {trained} of {folder.path}, which is "
+            f"computed again from the checkpoint of epoch {state['epoch']}, got {config.patience}"
+        )
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
     with workers_needed(strategy, folder.path), strategy.scope():

@@ -219,6 +219,8 @@ DIMS = {"setting": "dim", "values": [1, 2]}
             },
             "'x': merge: .*complex and rescal",
         ),
+        ({"metrics": []}, "metrics"),
+        (SWEEP | {"sweep": {"setting": "tensorboard", "values": ["all", "none"]}, "rows": rows(paper={})}, "results"),
         (SWEEP | {"sweep": DIMS | {"values": [1, 2, 1]}, "rows": rows(paper={})}, "sweep: .*once"),
         (SWEEP | {"sweep": DIMS, "rows": rows(paper={}, settings={"dim": 3})}, "dim"),
         ({"rows": rows(datasets=["umls"], by_dataset={"wn18rr": {}})}, "by_dataset: .*'wn18rr'"),

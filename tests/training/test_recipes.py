@@ -108,11 +108,17 @@ def test_auto_compares_candidates_and_trains_the_best(tmp_path, capsys):
 
 def test_auto_learns_from_a_teacher_where_there_is_time(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("jobi_tf.training.auto.SECONDS_TO_BEGIN", 0)
-    options = {"recipe": "auto", "minutes": 2, "dim": 4, "epochs": 2, "loss": "full-softmax"}
-    run = jobi_tf.train(GRAPH, **options, run_dir=tmp_path / "run")
+    options = {"recipe": "auto", "minutes": 2, "dim": 4, "epochs": 2, "loss": "full-softmax", "schedule": "constant"}
+    run = jobi_tf.train(GRAPH, **options, run_dir=tmp_path / "new" / "run")
     assert run.config.soft_labels is not None
     assert "teacher" in capsys.readouterr().err
-    assert [x.name for x in tmp_path.iterdir() if x.suffix == ".npz"] == []
+    assert [x.name for x in (tmp_path / "new").iterdir() if x.suffix == ".npz"] == []
+    (tmp_path / "new").rename(tmp_path / "moved")
+    assert len(jobi_tf.resume(tmp_path / "moved" / "run", epochs=3).history["epoch"]) == 3
+    labels = tmp_path / "moved" / "run" / "soft-labels.npz"
+    run = jobi_tf.train(GRAPH, **options | {"minutes": 0.1}, soft_labels=str(labels), run_dir=tmp_path / "given")
+    assert run.config.soft_labels == str(labels)
+    assert labels.exists()
 
 
 @pytest.mark.processes

@@ -326,6 +326,8 @@ def test_no_fewer_epochs_than_the_best_model_may_have(tmp_path):
         train(tmp_path / "run", checkpoint_every="2", eval_every=1, callbacks=[Interrupt("within an epoch", 3)])
     with pytest.raises(UsageError, match="3 epochs"):
         jobi_tf.resume(tmp_path / "run", epochs=2)
+    with pytest.raises(UsageError, match="patience of at least 9 until epoch 3"):
+        jobi_tf.resume(tmp_path / "run", patience=1)
 
 
 def test_resume_needs_a_checkpoint(tmp_path):
