@@ -44,11 +44,7 @@ COMMANDS = {
 }
 TRAINING = {"train", "plan", "search", "reproduce"}  # `launch` starts processes that run `train`
 INTERRUPTED = 128 + signal.SIGINT
-SIGNALS = [
-    signal.SIGINT,
-    signal.SIGTERM,
-    *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []),
-]  # Windows has no SIGHUP
+SIGNALS = [getattr(signal, x) for x in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, x)]  # not all on Windows
 
 
 class Interruption(click.ClickException):
