@@ -38,7 +38,7 @@ def unique(ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def compiled_with_gradient(function: Callable) -> Callable:
-    """Compiles a function and its gradient, unless on GPUs, as `compiled` does; the gradient repeats the function.
+    """Compiles a function and its gradient, but not on GPUs, as `compiled`. The gradient computes the function again.
 
     The function takes any other arguments first, and then tensors, and returns one tensor.
     """

@@ -166,10 +166,10 @@ class Model:
         self._files = seen
 
     async def _load(self, version: Version) -> bool:
-        """Loads a version; one of the same number that is served, whose files have changed, is served until then."""
+        """Loads a version. If one of the same number is served, that goes on until the new one is loaded."""
         before = self.versions.get(version.number)
-        served = before is not None and before.state == "AVAILABLE"
-        if before is not None:  # so that the metric of its last state is set to 0
+        served = before if before and before.state == "AVAILABLE" else None
+        if before:  # so that the metric of its last state is set to 0
             version.state = before.state
         if not served:
             self.versions[version.number] = version
@@ -182,8 +182,8 @@ class Model:
         except JobiError as error:
             version.error = str(error)
             self._log(f"cannot serve {self.name} version {version.number}: {error}")
-            if before is not None and served:
-                before.files = version.files
+            if served:
+                served.files = version.files  # which are not tried again
             else:
                 self._set_state(version, "END")
             return False
@@ -192,8 +192,8 @@ class Model:
         self._set_state(version, "AVAILABLE")
         if self._addresses:
             self._log_loaded(version)
-        if before is not None and served:
-            await self._close(before)
+        if served:
+            await self._close(served)
         return True
 
     async def _unload(self, version: Version) -> None:

@@ -81,7 +81,7 @@ class RestApp:
                 self._limits.check_token(headers.get(b"authorization"))
         except ServingError as error:
             if scope["path"].endswith(":predict"):
-                with suppress(ServingError), self._metrics.request("rest"):
+                with suppress(ServingError), self._metrics.request("rest"):  # which counts it
                     raise
             await _error(None, error)(scope, receive, send)
             return

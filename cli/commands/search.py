@@ -103,11 +103,10 @@ class _Progress:
             self.display.print(self._line(trial, event))
 
     def _line(self, ended: int, results: "Results") -> str:
-        from jobi_tf.tuning.results import number
+        from jobi_tf.tuning.results import last_tries, number
 
         self.ended += 1
-        states = {number(trial): trial.state for trial in results.study.get_trials(deepcopy=False)}  # of last tries
-        done = sum(state.is_finished() for state in states.values())
+        done = sum(trial.state.is_finished() for trial in last_tries(results.study).values())
         (trial,) = (trial for trial in results.trials if number(trial) == ended)
         left = (time.monotonic() - self.start) / self.ended * (self.space.size - done)
         best = "  best so far" if results.ranked()[:1] == [trial] else ""

@@ -310,7 +310,7 @@ def _columns(triples: Any, split: str) -> list[list[Any]]:
 
 
 def _checked_name(value: Any, row: int, split: str) -> str:
-    """Returns a name as text, without the characters that separate names in files."""
+    """Returns a name as text; a DataError if it is missing or has a character that separates names in files."""
     name = text_of(value)
     if not name or any(x in name for x in "\n\r\t"):
         raise DataError(f"expected a name in one line and without tabs in row {row} of {split}, got {value!r}")

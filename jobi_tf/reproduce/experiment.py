@@ -21,15 +21,13 @@ METRICS = {
     "wrong_implausible": "implausible of wrong",
 }
 _OF_RELATIONS = ("implausible", "wrong_implausible")
-# What the command line decides, and what belongs to a file that is still to be split.
-_NOT_SET = {
-    *("recipe", "dataset", "seed", "run_dir", "soft_labels", "warm_start", "split", "columns", "header"),
+# What the command, the machine or other rows decide.
+_NOT_OF_THE_ROW = {
+    *("dataset", "seed", "run_dir", "soft_labels", "warm_start"),
     *("strategy", "devices", "logical_devices"),
 }
-NOT_OF_THE_RESULT = {  # or of other runs, which have a name of their own
-    *("dataset", "seed", "run_dir", "soft_labels", "warm_start"),
-    *("strategy", "devices", "logical_devices", "tensorboard", "profile"),
-}
+_NOT_SET = _NOT_OF_THE_ROW | {"recipe", "split", "columns", "header"}  # the last three are of files that are split
+NOT_OF_THE_RESULT = _NOT_OF_THE_ROW | {"tensorboard", "profile"}
 _QUICK = {"dim": 32, "epochs": 10}
 SOFT_LABELS = "soft-labels.npz"  # stands for the file of a run
 

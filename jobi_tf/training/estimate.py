@@ -25,7 +25,7 @@ BYTES = {"float32": FLOAT, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on a machine without GPUs, or for each GPU, on which all but the runtime and the graph are.
+    """Bytes of a machine without GPUs, or of each GPU; `runtime` and `graph` are in main memory then.
 
     Args:
         runtime: Python with TensorFlow and Keras.

@@ -138,7 +138,7 @@ def train_as_configured(
 ) -> Run:
     """Trains with the given settings, whatever their recipe, and the defaults; otherwise as `train`.
 
-    Soft labels that are given as `labels` are written to the run folder.
+    `labels` are soft labels to learn from, which are written to the run folder.
     """
     if config.eval_every and not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, got none: set eval_every to 0")

@@ -116,11 +116,12 @@ def read_vectors(path: Path, width: int) -> tuple[list[str], np.ndarray]:
             names = [str(x) for x in file["names"]]
         except ValueError:  # an array of objects, which NumPy does not read
             raise DataError(f"expected names as text in {path}, np.array(names, str), got objects") from None
-        if np.iscomplexobj(file["vectors"]):
+        vectors = file["vectors"]
+        if np.iscomplexobj(vectors):
             raise DataError(
                 f"expected real vectors in {path}, such as real parts then imaginary ones, got complex ones"
             )
-        return names, np.asarray(file["vectors"], np.float32)
+        return names, np.asarray(vectors, np.float32)
 
 
 def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None:

@@ -26,6 +26,11 @@ def number(trial: FrozenTrial) -> int:
     return trial.number if first is None else first
 
 
+def last_tries(study: optuna.Study) -> dict[int, FrozenTrial]:
+    """Returns the last try of each trial, by the number of the first one."""
+    return {number(trial): trial for trial in study.get_trials(deepcopy=False)}
+
+
 def run_folder(path: Path, trial: FrozenTrial) -> RunFolder:
     """Returns the run folder of a trial of a search: a retried one goes on in the folder of the first try."""
     return RunFolder(path / "trials" / f"{number(trial):04d}")
@@ -42,13 +47,13 @@ class Results:
     space: Space
     path: Path
     study: optuna.Study
-    trials: tuple[FrozenTrial, ...]  # begun, without those retried and those that repeat another
+    trials: tuple[FrozenTrial, ...]  # begun, without retried ones and those that repeat another trial
 
     @classmethod
     def of(cls, study: optuna.Study, space: Space, path: Path) -> "Results":
         """Reads the trials of a study."""
-        trials = {number(x): x for x in study.get_trials(deepcopy=False) if "same_as" not in x.user_attrs}
-        begun = [trials[i] for i in sorted(trials) if trials[i].state != TrialState.WAITING]
+        trials = [trial for _, trial in sorted(last_tries(study).items()) if "same_as" not in trial.user_attrs]
+        begun = [trial for trial in trials if trial.state != TrialState.WAITING]
         return cls(space, path, study, tuple(begun))
 
     def ranked(self) -> list[FrozenTrial]:

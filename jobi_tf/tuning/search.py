@@ -24,7 +24,7 @@ from jobi_tf.files import check_new, run_lock, written_beside
 from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, one_at_a_time, train_or_resume
 from jobi_tf.report.runs import run_summary
 from jobi_tf.training.config import read_settings
-from jobi_tf.tuning.results import DATABASE, SPACE, Results, number, run_folder
+from jobi_tf.tuning.results import DATABASE, SPACE, Results, last_tries, number, run_folder
 from jobi_tf.tuning.spaces import Space
 
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
@@ -175,24 +175,20 @@ class _Search:
                         catch=JobiError,
                         callbacks=[self._after_trial],
                     )
-            elif any(trial.state == TrialState.RUNNING for trial in self._trials()):
+            elif any(trial.state == TrialState.RUNNING for trial in last_tries(self.study).values()):
                 time.sleep(1)  # another process trains it, or has gone
             else:
                 return
             if self.error:
                 raise self.error
 
-    def _trials(self) -> list[FrozenTrial]:
-        """Returns the last try of each trial."""
-        return list({number(trial): trial for trial in self.study.get_trials(deepcopy=False)}.values())
-
     def _left(self) -> int:
-        return self.space.size - sum(trial.state != TrialState.WAITING for trial in self._trials())
+        return self.space.size - sum(trial.state != TrialState.WAITING for trial in last_tries(self.study).values())
 
     def _recover(self) -> None:
         """Retries trials whose process was killed before their first heartbeat, or before it had retried them."""
         before = datetime.now() - timedelta(seconds=GRACE)
-        for trial in self._trials():
+        for trial in last_tries(self.study).values():
             # Set when a trial begins to train, long after its first heartbeat; a retry has that of the try before.
             begun = trial.user_attrs.get("begun") == trial.number
             if trial.state == TrialState.RUNNING and not begun and (trial.datetime_start or before) < before:
