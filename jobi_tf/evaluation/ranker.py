@@ -1,7 +1,8 @@
 """Exact ranks of true answers among all entities, one matrix product for each block of queries."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
@@ -18,8 +19,8 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.workers import has_servers, local_replicas, parts_of, read_in_blocks, sum_over_workers
 
 MEMORY_BUDGET = 2**30
-# Scores of this size are still fast to read again, and their memory is reused from block to block.
-FAST_BYTES = 32 * 2**20
+# Larger blocks of scores are no faster, and up to this size their memory is reused from block to block.
+FAST_BYTES = 64 * 2**20
 LEAST_QUERIES = 128  # of a block, if they fit into memory: each block reads all candidates
 PARTS = 8  # of the scores of a query, which are compared side by side
 WORTH_COMPILING = 2**12  # candidates
@@ -100,6 +101,9 @@ class Ranker:
         self._block_of_several = _block(model, model.num_entities, memory_budget, copies=1)
         self._strategy = tf.distribute.get_strategy()
         self._replicas = local_replicas(self._strategy)
+        # Comparisons occupy one core. Meanwhile the products of another block use the others.
+        room = memory_budget >= 2 * self._block_of_several * _bytes_per_query(model, model.num_entities, copies=1)
+        self._at_once = 2 if room and self._strategy.num_replicas_in_sync == 1 and not on_gpu() else 1
         # `partial` makes a function for each model. TensorFlow would warn that a common one is traced too often.
         compiled, run = tf.function(partial(model.candidates)), self._strategy.run
         # Outside a function the candidates can share the memory of the table.
@@ -131,14 +135,18 @@ class Ranker:
         blocks += [order[:0]] * (-len(blocks) % self._strategy.num_replicas_in_sync)
         ranks, finite = np.zeros((2, len(triples)), np.int64), True
         replicas, own = self._strategy.num_replicas_in_sync, slice(self._replicas[0], self._replicas[-1] + 1)
+        groups = [blocks[start : start + replicas] for start in range(0, len(blocks), replicas)]
+
+        def count(each: list[np.ndarray]) -> list[tuple[np.ndarray, bool]]:
+            arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in each[own]]
+            return self._counts(arguments, candidates, side)
+
         with full_float32():
             candidates = self._candidates() if len(triples) else None
             if len(triples) and replicas == 1:
                 self._trace(candidates, side)
-            for start in range(0, len(blocks), replicas):
-                each = blocks[start : start + replicas]
-                arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in each[own]]
-                for block, (counted, good) in zip(each[own], self._counts(arguments, candidates, side), strict=True):
+            for each, counts in zip(groups, _results(count, groups, self._at_once), strict=True):
+                for block, (counted, good) in zip(each[own], counts, strict=True):
                     ranks[:, block] = counted
                     finite = finite and good
                 if progress:
@@ -165,7 +173,7 @@ class Ranker:
 
     def _counts(
         self, arguments: list[tuple[tf.Tensor, ...]], candidates: Any, side: int
-    ) -> Iterator[tuple[np.ndarray, bool]]:
+    ) -> list[tuple[np.ndarray, bool]]:
         """Returns the counts of each block, int [2, P], and whether all of its scores are finite."""
         distribute = self._strategy.experimental_distribute_values_from_function
         per_replica = [
@@ -174,7 +182,7 @@ class Ranker:
         ]
         counts, finite = self._count[side](candidates, *per_replica)
         local = self._strategy.experimental_local_results
-        return zip((x.numpy() for x in local(counts)), (bool(x) for x in local(finite)), strict=True)
+        return list(zip((x.numpy() for x in local(counts)), map(bool, local(finite)), strict=True))
 
     def _distributed_count(self, side: int, *arguments: Any) -> tuple[Any, Any]:
         return self._strategy.run(partial(self._count_block, side), arguments)
@@ -335,17 +343,36 @@ def _count(scores: tf.Tensor, true: tf.Tensor, mask: tf.Tensor | None = None) ->
 _compiled_count = compiled(_count)
 
 
+def _results(function: Callable, values: Sequence[Any], at_once: int) -> Iterator[Any]:
+    """Yields the results of a function in order, of which several are computed at once."""
+    if at_once == 1:
+        yield from map(function, values)
+        return
+    threads = ThreadPoolExecutor(at_once)
+    try:
+        yield from threads.map(function, values)
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
 def _block(model: RankedModel, candidates: int, memory_budget: int, copies: int = 0) -> int:
     """Returns the number of triples of a block, given how many copies of their scores are made."""
+    return max(1, min(fast_queries(candidates), memory_budget // _bytes_per_query(model, candidates, copies)))
+
+
+def fast_queries(candidates: int) -> int:
+    """Returns the number of queries of a block whose scores fit into memory."""
+    return int(np.clip(FAST_BYTES // (4 * candidates), LEAST_QUERIES, 1024))
+
+
+def _bytes_per_query(model: RankedModel, candidates: int, copies: int) -> int:
     # Float32: the products, the scores if they are not the only product, and copies. On GPUs, without XLA, also
     # comparisons, bool, and their casts to int32. A pool adds up the scores of its members.
     matrices = 1 + copies + len(getattr(model, "models", ()))
     if isinstance(model, JoBi):
         products = model.scorer.dot_products
         matrices = copies + products + (products > 1 or model.scorer.distance)
-    bytes_per_query = candidates * (4 * matrices + 5 * on_gpu())
-    fast = int(np.clip(FAST_BYTES // (4 * candidates), LEAST_QUERIES, 1024))
-    return max(1, min(fast, memory_budget // bytes_per_query))
+    return candidates * (4 * matrices + 5 * on_gpu())
 
 
 @contextmanager

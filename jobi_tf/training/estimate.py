@@ -8,7 +8,7 @@ import psutil
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.shards import Shards
 from jobi_tf.errors import UsageError
-from jobi_tf.evaluation.ranker import LEAST_QUERIES, MEMORY_BUDGET
+from jobi_tf.evaluation.ranker import MEMORY_BUDGET, fast_queries
 from jobi_tf.models import scorers
 from jobi_tf.training.config import TrainConfig
 
@@ -106,7 +106,8 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
     With parameter servers it is that of the chief, which ranks the validation triples by one part of a table at a time.
     """
     tables = _Tables(config, graph)
-    ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, LEAST_QUERIES * FLOAT * graph.num_entities)
+    two_blocks = 2 * fast_queries(graph.num_entities) * FLOAT * graph.num_entities
+    ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, two_blocks)
     return Memory(
         RUNTIME,
         # The devices that a CPU is split into have a copy each, in the same memory.

@@ -1,4 +1,5 @@
 import dataclasses
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -244,6 +245,40 @@ def test_ranks_do_not_depend_on_where_a_block_ends(side):
         found = Ranker(tiny.model, known, memory_budget=BYTES * 30 * block).rank(tiny.graph.test, number)
         np.testing.assert_array_equal(found.greater, whole.greater)
         np.testing.assert_array_equal(found.equal, whole.equal)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_ranks_are_the_same_with_two_blocks_at_once(side, monkeypatch):
+    tiny, number = run(random_graph(test=60)), SIDES.index(side)
+    known = KnownAnswers.of_graph(tiny.graph, tiny.graph.splits)
+    whole = Ranker(tiny.model, known).rank(tiny.graph.test, number)
+    monkeypatch.setattr(ranker, "FAST_BYTES", 0)
+    monkeypatch.setattr(ranker, "LEAST_QUERIES", 7)  # of a block
+    done = []
+    found = Ranker(tiny.model, known).rank(tiny.graph.test, number, done.append)
+    np.testing.assert_array_equal([found.greater, found.equal], [whole.greater, whole.equal])
+    assert (sum(done), max(done)) == (60, 7)
+
+
+def test_no_further_blocks_are_ranked_after_an_interruption(monkeypatch):
+    tiny, counted = run(random_graph(test=60)), []
+    monkeypatch.setattr(ranker, "FAST_BYTES", 0)
+    monkeypatch.setattr(ranker, "LEAST_QUERIES", 1)
+    several = Ranker(tiny.model, None)
+    prepare = several._arguments
+
+    def slowly(*block):
+        counted.append(block)
+        time.sleep(0.05)
+        return prepare(*block)
+
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(several, "_arguments", slowly)
+    with pytest.raises(KeyboardInterrupt):
+        several.rank(tiny.graph.test, 0, interrupt)
+    assert len(counted) < 60
 
 
 @pytest.mark.parametrize("smallest", [0, ranker.WORTH_COMPILING])
