@@ -212,6 +212,35 @@ def test_callbacks_of_keras_see_the_ranking(tmp_path, recwarn):
     assert not [x for x in recwarn if "val_" in str(x.message) or "shuffle" in str(x.message)]
 
 
+class OwnLoss(jobi_tf.JoBi):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return tf.reduce_mean(y_pred["triple"] ** 2)
+
+
+class OwnOutput(jobi_tf.JoBi):
+    def call(self, inputs, training=False):
+        scores = super().call(inputs, training)
+        return {**scores, "mean": tf.reduce_mean(scores["triple"], 1, keepdims=True)}
+
+
+def test_subclasses_may_have_a_loss_or_an_output_of_their_own():
+    model = OwnLoss(GRAPH.num_entities, GRAPH.num_relations, 8)
+    model.compile(jobi_tf.LazyAdam(0.01))
+    assert fit(model)["loss"][0] < 0.1
+    model = OwnOutput(GRAPH.num_entities, GRAPH.num_relations, 8)
+    losses = {"triple": jobi_tf.SampledSoftmax(), "pair": jobi_tf.PairCrossentropy(), "mean": "mse"}
+    model.compile(jobi_tf.LazyAdam(0.01), losses, loss_weights={"triple": 1.0, "pair": 1.0, "mean": 0.5})
+    labelled = batches().map(lambda x, y: (x, {**y, "mean": tf.ones([50, 1])}))
+    assert model.fit(labelled, steps_per_epoch=4, verbose=0).history["mean_loss"][0] > 0.5
+
+
+def test_queries_may_come_in_any_order_of_their_sides():
+    (inputs, *_), *_ = batches("queries", joint=False).take(1)
+    model, order = compiled(form="queries", joint=False), np.random.default_rng(0).permutation(50)
+    mixed = model({name: tf.gather(x, order) for name, x in inputs.items()})["triple"]
+    np.testing.assert_allclose(mixed, tf.gather(model(inputs)["triple"], order), atol=1e-6)
+
+
 def test_a_training_that_diverged_is_not_ranked():
     model = compiled()
     model.entities.table.assign(model.entities.table * np.nan)
@@ -436,6 +465,11 @@ def recompiled(losses):
         (lambda: compiled().evaluate(batches()), "steps"),
         (lambda: compiled().predict(batches()), "steps"),
         (lambda: jobi_tf.JoBi(4, 2).compile(), "optimizer"),
+        (lambda: compiled(compile_options={"loss_weights": [1, 0.5]}), "loss_weights .*pair, triple"),
+        (lambda: compiled(compile_options={"loss_weights": {"t": 1}}), "loss_weights .*'t'"),
+        (lambda: compiled(compile_options={"metrics": [["mae"], ["mae"]]}), "metrics .*pair, triple"),
+        (lambda: compiled().fit(batches().map(lambda x, y: (x, (y["triple"], y["pair"])))), "pair and triple.*tuple"),
+        (lambda: jobi_tf.JoBi(4, 2, entity_initializer=np.zeros((4, 400))), "entity_initializer .*ndarray"),
         (lambda: jobi_tf.Run.from_model(compiled(), "umls"), "'umls'"),
         (lambda: compiled().fit(batches().unbatch(), steps_per_epoch=1), "single elements"),
         (lambda: fit(compiled(regularizers=[Vector()])), "vector"),

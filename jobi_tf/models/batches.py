@@ -174,7 +174,7 @@ class Queries(Batch):
     Args:
         anchors: the known entities, int32 [B].
         relations: int32 [B].
-        sides: the side that is sought, `HEAD` (0) or `TAIL` (1), int32 [B], ascending.
+        sides: the side that is sought, `HEAD` (0) or `TAIL` (1), int32 [B].
         answers: the answers to each query, int32 [B, m], padded with -1.
         weights: what each query counts, float32 [B].
         pair_entities: the entities that the pair head scores, int32 [B, M], each row the same; all without it.

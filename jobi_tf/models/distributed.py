@@ -9,6 +9,8 @@ import tensorflow as tf
 from jobi_tf.errors import UsageError
 from jobi_tf.workers import has_servers, has_workers, parts_of_all
 
+HEADS = ("triple", "pair")
+
 
 def check_jit_compile(jit_compile: bool, devices: int) -> None:
     """Refuses to compile the training step by XLA for several devices.
@@ -75,18 +77,21 @@ class DistributedModel(keras.Model):
     def _check_labels(self, spec: Any) -> None:
         """Checks that a data set of these elements has the labels that the heads and the loss of the model take."""
         inputs, labels = spec[:2] if isinstance(spec, tuple) and len(spec) > 1 else (None, None)
-        if not (isinstance(inputs, dict) and isinstance(labels, dict)):
+        if not isinstance(inputs, dict) or tf.is_tensor(labels) or isinstance(labels, tf.TypeSpec):
             return
         names = {head.name for head in self.heads}
-        if names != labels.keys():
+        came = set(labels) if isinstance(labels, dict) else {type(labels).__name__}
+        # A subclass may have further outputs.
+        if not names <= came or (came - names) & {*HEADS}:
             raise UsageError(
                 f"expected labels for {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, got "
-                f"{' and '.join(sorted(labels))}: give the model and its batches the same joint"
+                f"{' and '.join(sorted(came))}: give the model and its batches the same joint"
             )
         losses = self.loss
         if not isinstance(losses, dict):  # one for all heads
             losses = {"triple": losses} if names == {"triple"} else {}
-        if self.compiled and losses.keys() != names:
+        own = [getattr(type(self), x) is not getattr(keras.Model, x) for x in ("train_step", "compute_loss")]
+        if self.compiled and not names <= losses.keys() and not any(own):
             raise UsageError(
                 f"expected a dict with a loss for each of {' and '.join(sorted(names))}, as the model has "
                 f"joint={len(names) > 1}, got {[*losses] if losses else type(self.loss).__name__}"

@@ -13,15 +13,13 @@ from jobi_tf.errors import UsageError, check_at_least
 from jobi_tf.models import regularizers as regularizer_objects
 from jobi_tf.models import scorers
 from jobi_tf.models.batches import batch_form
-from jobi_tf.models.distributed import DistributedModel, check_jit_compile
+from jobi_tf.models.distributed import HEADS, DistributedModel, check_jit_compile
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.layers import EmbeddingTable, Head
 from jobi_tf.models.products import all_scores, check_dtypes, own_scores
 from jobi_tf.models.regularizers import Regularizer
 from jobi_tf.models.scorers.scorer import Scorer, glorot_normal
 from jobi_tf.serialization import constructor_arguments
-
-HEADS = ("triple", "pair")
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -101,8 +99,8 @@ class JoBi(DistributedModel):
             raise UsageError(f"expected reciprocal=True with the scorer {self.scorer.name}, which has no head query")
         self.regularizers = regularizer_objects.get_all(regularizers, self.scorer)
         self.entity_dropout, self.relation_dropout = entity_dropout, relation_dropout
-        self.entity_initializer = keras.initializers.get(entity_initializer)
-        self.relation_initializer = keras.initializers.get(relation_initializer)
+        self.entity_initializer = _initializer("entity_initializer", entity_initializer)
+        self.relation_initializer = _initializer("relation_initializer", relation_initializer)
         initializer = self.entity_initializer or glorot_normal(num_entities, dim, fold_in(seed, "entities"))
         width = self.scorer.entity_width(dim)
         self.entities = EmbeddingTable(num_entities, width, initializer, "entities", table_dtype)
@@ -163,19 +161,33 @@ class JoBi(DistributedModel):
             **kwargs: as for `keras.Model.compile`.
 
         Raises:
-            UsageError: there is no optimizer, or `jit_compile` is True with several devices.
+            UsageError: there is no optimizer, `jit_compile` is True with several devices, loss weights or metrics of a
+                joint model are not given by head, or an optimizer of this library is not in the scope of the strategy.
         """
         if optimizer is None:
             raise UsageError("expected an optimizer, such as jobi_tf.LazyAdam(), got none")
         jit_compile = jit_compile if jit_compile != "auto" else False
         check_jit_compile(bool(jit_compile), self.distribute_strategy.num_replicas_in_sync)
+        self._check_by_head(dict(zip(("loss_weights", "metrics", "weighted_metrics"), args, strict=False)) | kwargs)
         super().compile(optimizer, loss, *args, jit_compile=jit_compile, **kwargs)
         self.xla = self.jit_compile
-        if sparse := getattr(self.optimizer, "sparse", False):
+        sparse = getattr(self.optimizer, "sparse", False)
+        if sparse:
+            if tf.distribute.get_strategy() is not self.distribute_strategy:
+                raise UsageError("expected `compile` in the scope of the strategy in which the model was made")
             self.optimizer.xla = self.xla
         for table in (self.entities, *(head.relations for head in self.heads)):
             table.sparse_gradient = sparse
         self.build_optimizer()
+
+    def _check_by_head(self, given: dict[str, Any]) -> None:
+        """Refuses loss weights and metrics without names, which Keras would give to the heads in alphabetical order."""
+        names = {*HEADS[: len(self.heads)]}
+        for name in ("loss_weights", "metrics", "weighted_metrics"):
+            value = given.get(name)
+            by_head = isinstance(value, dict) and (value.keys() <= names or type(self).call is not JoBi.call)
+            if self.joint and value is not None and not by_head:
+                raise UsageError(f"expected {name} as a dict with some of {', '.join(sorted(names))}, got {value!r}")
 
     def candidates(self) -> tf.Tensor:
         """Returns what queries are multiplied with to score each entity, [E, length of a query], as `all_scores`."""
@@ -226,7 +238,8 @@ class JoBi(DistributedModel):
         triples = _ids(triples)
         if tf.executing_eagerly():
             ids, sizes = triples.numpy(), [self.num_entities, self.num_relations, self.num_entities]
-            if len(wrong := ids[((ids < 0) | (ids >= sizes)).any(1)]):
+            wrong = ids[((ids < 0) | (ids >= sizes)).any(1)]
+            if len(wrong):
                 raise UsageError(f"expected triples of ids from 0 to below {sizes}, got {wrong[0].tolist()}")
         tails = self.scorer.candidate(self.entities.rows(triples[:, column(TAIL)]))
         return own_scores(self.scorer, self.queries(triples, TAIL, head), tails)
@@ -245,6 +258,17 @@ class JoBi(DistributedModel):
         for name in config.keys() & {"scorer", "regularizers", "entity_initializer", "relation_initializer"}:
             config[name] = keras.saving.serialize_keras_object(config[name])
         return super().get_config() | config
+
+
+def _initializer(name: str, given: Any) -> keras.initializers.Initializer | None:
+    """Returns an initializer that can be saved with the model."""
+    initializer = keras.initializers.get(given)
+    if not isinstance(initializer, keras.initializers.Initializer | None):
+        raise UsageError(
+            f"expected {name} to be a Keras initializer or its name, got {type(given).__name__}: assign arrays, as in "
+            "model.entities.table.assign(array)"
+        )
+    return initializer
 
 
 def _ids(triples: Any) -> tf.Tensor:

@@ -138,6 +138,8 @@ class Head(keras.layers.Layer):
         self.reciprocal = reciprocal
         if initializer is None:
             initializer = scorer.relation_initializer(num_relations, dim, fold_in(seed, name, "relations"))
+        else:
+            initializer = initializer.clone()  # which draws other numbers for each head, unless it has a seed
         count = num_relations * (2 if reciprocal else 1)
         self.relations = EmbeddingTable(count, scorer.relation_width(dim), initializer, f"{name}_relations")
         self.shared = {
@@ -181,15 +183,17 @@ class Head(keras.layers.Layer):
         )
 
     def queries_of_sides(self, sides: tf.Tensor, anchor: tf.Tensor, relations: Relations, xla: bool) -> tf.Tensor:
-        """Returns the queries of a batch, those for heads first, as `queries` does; `sides` are int32 [N]."""
+        """Returns the queries of a batch as `queries` does; `sides` are int32 [N], in any order."""
         if self.reciprocal:
             return self.queries(TAIL, anchor, relations, xla)
         if xla:  # which has to know how many queries each side has
             both = [self.queries(side, anchor, relations, xla) for side in (HEAD, TAIL)]
             return tf.where((sides == HEAD)[:, None], *both)
-        heads = tf.reduce_sum(tf.cast(sides == HEAD, tf.int32))
-        parts = [(HEAD, slice(None, heads)), (TAIL, slice(heads, None))]
-        return tf.concat([self.queries(side, anchor[x], relations[x]) for side, x in parts], 0)
+        places = [tf.cast(tf.where(sides == side)[:, 0], tf.int32) for side in (HEAD, TAIL)]
+        queries = [
+            self.queries(side, tf.gather(anchor, x), relations[x]) for side, x in zip((HEAD, TAIL), places, strict=True)
+        ]
+        return tf.gather(tf.concat(queries, 0), tf.math.invert_permutation(tf.concat(places, 0)))
 
     def queries_of(self, relation: tf.Tensor, side: int, anchor: tf.Tensor) -> tf.Tensor:
         """Returns queries for the entities on `side`, of relations, int [N], and the other entities, [N, width]."""

@@ -55,6 +55,8 @@ def test_initializers_by_name_or_as_objects():
     zeros = jobi_tf.JoBi(4, 2, 3, entity_initializer="zeros", relation_initializer=keras.initializers.Ones())
     assert not zeros.entities.table.numpy().any()
     assert (zeros.heads[1].relations.table.numpy() == 1).all()
+    triple, pair = jobi_tf.JoBi(4, 2, 3, relation_initializer="glorot_normal").heads
+    assert (triple.relations.table.numpy() != pair.relations.table.numpy()).all()
 
 
 def test_no_two_seeds_share_a_table_or_a_stream():

@@ -26,9 +26,9 @@ class Relations:
     rows: tf.Tensor
     place: tf.Tensor
 
-    def __getitem__(self, queries: slice) -> "Relations":
-        """Returns the relations of some of the queries."""
-        return Relations(self.rows, self.place[queries])
+    def __getitem__(self, queries: tf.Tensor) -> "Relations":
+        """Returns the relations of some of the queries, given their numbers."""
+        return Relations(self.rows, tf.gather(self.place, queries))
 
     def each(self) -> tf.Tensor:
         """Returns what each query takes for its relation, [..., …]."""
@@ -42,6 +42,10 @@ class Named:
     def name(self) -> str:
         """The name of the class in lower case."""
         return type(self).__name__.lower()
+
+    def __repr__(self) -> str:
+        """Returns the call that makes it."""
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.get_config().items())})"
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor, each of which has to be an attribute of the same name."""
