@@ -90,11 +90,7 @@ def needs(what: str, extra: str) -> Iterator[None]:
 
 
 def check_at_least(least: int, **numbers: Any) -> None:
-    """Checks arguments, given by name.
-
-    Raises:
-        UsageError: one is not a whole number, or is below `least`.
-    """
+    """Raises a `UsageError` for an argument that is not a whole number, or is below `least`."""
     for name, value in numbers.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             raise UsageError(f"expected {name} to be a whole number of at least {least}, got {value!r}")

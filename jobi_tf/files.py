@@ -12,11 +12,7 @@ from jobi_tf.errors import JobiError, UsageError
 
 
 def check_new(folder: Path) -> None:
-    """Checks that a folder is new or empty.
-
-    Raises:
-        UsageError: it has files already, or is a file.
-    """
+    """Raises a `UsageError` for a folder that has files already, or is a file."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         found = "has files already" if folder.is_dir() else "is a file"
         raise UsageError(f"expected a new or empty folder, but {folder} {found}")

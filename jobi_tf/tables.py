@@ -54,11 +54,7 @@ def _in_markdown(value: Any) -> str:
 
 
 def data_frame(data: Any, **options: Any) -> Any:
-    """Returns a pandas DataFrame.
-
-    Raises:
-        MissingExtraError: pandas is not installed.
-    """
+    """Returns a pandas DataFrame; raises a `MissingExtraError` if pandas is not installed."""
     with needs("data frames need pandas", "pandas"):
         import pandas as pd
     return pd.DataFrame(data, **options)

@@ -77,11 +77,7 @@ def save_table(store: Any, key: str, variable: "keras.Variable") -> None:
 
 
 def load_table(store: Any, key: str, variable: "keras.Variable") -> None:
-    """Reads a table that `save_table` or Keras wrote.
-
-    Raises:
-        ValueError: there is none, or it has another shape.
-    """
+    """Reads a table that `save_table` or Keras wrote; raises a `ValueError` without one of this shape."""
     table, done, block = np.empty(variable.shape, tf.as_dtype(variable.dtype).as_numpy_dtype), 0, key
     while block in store:
         rows = store[block]

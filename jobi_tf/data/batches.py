@@ -76,11 +76,7 @@ def _full_batches(count: int, batch_size: int, what: str) -> int:
 
 
 def check_negatives(negatives: int, mode: str) -> None:
-    """Checks the number of negatives of a triple.
-
-    Raises:
-        UsageError: it is below 1, or cannot be divided between the sides as the mode needs it.
-    """
+    """Raises a `UsageError` for too few negatives, or a number that a mode cannot divide between the sides."""
     check_at_least(2 if mode.startswith("shared") else 1, negatives=negatives)
     if mode.endswith("by-side") and negatives % 2:
         raise UsageError(f"expected an even number of negatives, half for each side, got {negatives}")

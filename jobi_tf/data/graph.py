@@ -259,11 +259,7 @@ class Graph:
 
 
 def check_is_graph(graph: Any) -> None:
-    """Checks an argument that has to be a graph, and not its name.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """Raises a `UsageError` for an argument that is not a graph, such as the name of one."""
     if not isinstance(graph, Graph):
         raise UsageError(f"expected a graph, as jobi_tf.load_graph and Graph.from_triples return it, got {graph!r}")
 

@@ -47,11 +47,7 @@ class Shards:
         return np.asarray(self)[index]
 
     def paths(self) -> list[str]:
-        """Returns the paths of the files.
-
-        Raises:
-            DataError: a file has another size than its triples.
-        """
+        """Returns the paths of the files; raises a `DataError` if one has another size than its triples."""
         paths = [f"{self.folder}/{file}" for file in self.files]
         for path, count in zip(paths, self.counts, strict=True):
             if (size := _size(path)) != count * RECORD:

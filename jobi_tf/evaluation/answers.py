@@ -221,11 +221,7 @@ class ByName:
 
 
 def candidate_ids(graph: Graph, candidates: Any) -> np.ndarray | None:
-    """Returns the ids of candidates, given ids or names; None if all entities are candidates.
-
-    Raises:
-        DataError: a name is unknown, or there is none.
-    """
+    """Returns ids, given ids or names, or None for all; raises a `DataError` for none or an unknown name."""
     if candidates is None:
         return None
     ids = graph.entities.ids_of(candidates)

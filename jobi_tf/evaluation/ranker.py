@@ -40,11 +40,7 @@ class RankedModel(Protocol):
 
 
 def check_graph(model: RankedModel, graph: Graph) -> None:
-    """Checks that a model was made for a graph of this size.
-
-    Raises:
-        UsageError: it was not, or one of the two is something else.
-    """
+    """Raises a `UsageError` unless this is a model that was made for a graph of this size."""
     check_is_graph(graph)
     if not hasattr(model, "num_entities"):
         raise UsageError(f"expected a JoBi model, got {type(model).__name__}")
@@ -56,11 +52,7 @@ def check_graph(model: RankedModel, graph: Graph) -> None:
 
 
 def check_finite(finite: Any) -> None:
-    """Checks that all scores were finite.
-
-    Raises:
-        JobiError: they were not.
-    """
+    """Raises a `JobiError` unless all scores were finite."""
     if not finite:
         raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
 

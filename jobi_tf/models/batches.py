@@ -244,11 +244,7 @@ FORMS: tuple[type[Batch], ...] = (
 
 
 def batch_form(inputs: Mapping[str, tf.Tensor]) -> Batch:
-    """Returns the form whose fields are the keys of `inputs`, with integers as int32.
-
-    Raises:
-        UsageError: there is no such form.
-    """
+    """Returns the form whose fields are the keys of `inputs`, integers as int32, or raises a `UsageError`."""
     if not isinstance(inputs, Mapping):
         raise UsageError(
             f"expected the fields of a batch by name, got {type(inputs).__name__}; see JoBi.score for triples"

@@ -13,11 +13,7 @@ HEADS = ("triple", "pair")
 
 
 def check_jit_compile(jit_compile: bool, devices: int) -> None:
-    """Refuses to compile the training step by XLA for several devices.
-
-    Raises:
-        UsageError: `jit_compile` is True and there are several devices.
-    """
+    """Raises a `UsageError` if XLA has to compile the training step for several devices."""
     if jit_compile and devices > 1:
         raise UsageError(f"expected jit_compile=False with {devices} devices, whose step XLA cannot compile")
 

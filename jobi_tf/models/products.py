@@ -53,11 +53,7 @@ def _product_by_parts(queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
 
 
 def check_dtypes(scorer: Scorer, **dtypes: str) -> None:
-    """Checks the dtypes of settings, given by name.
-
-    Raises:
-        UsageError: one is neither float32 nor bfloat16, or is bfloat16 for a scorer that is a distance.
-    """
+    """Raises a `UsageError` for a setting that is no dtype, or bfloat16 for a scorer that is a distance."""
     for name, dtype in dtypes.items():
         if dtype not in (DTYPES[:1] if scorer.distance else DTYPES):
             raise UsageError(

@@ -99,11 +99,7 @@ def stored_ranks(run_dir: Path) -> np.ndarray:
 
 
 def read_json(path: Path, expected: str, key: str) -> dict[str, Any]:
-    """Returns a JSON object with some key from the folder of a run; empty if there is no such file.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """Returns a JSON object with some key, empty without a file; raises a `DataError` if it is damaged."""
     if not path.exists():
         return {}
     with damaged(expected, path):

@@ -54,11 +54,7 @@ class Record:
 
 
 def read_record(path: Path) -> Record | None:
-    """Reads the results in the folder of a run; None if there are none.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """Reads the results in the folder of a run, None without any; raises a `DataError` if they are damaged."""
     content = read_json(path / FILE, "the results of a run", "test")
     return Record(content) if content else None
 

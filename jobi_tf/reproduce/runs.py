@@ -232,11 +232,7 @@ def name_of(config: TrainConfig) -> str:
 
 
 def check_settings(folder: RunFolder, config: TrainConfig) -> None:
-    """Checks that a run has these settings, as it may not after a change of defaults.
-
-    Raises:
-        DataError: one differs.
-    """
+    """Raises a `DataError` if a run has other settings, as it may after a change of defaults."""
     found = folder.read_config()
     for name, wanted in config.model_dump(exclude=NOT_OF_THE_RESULT).items():
         if wanted is not None and getattr(found, name) != wanted:

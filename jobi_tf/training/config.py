@@ -274,11 +274,7 @@ class TrainConfig(BaseModel):
             yield ("freeze_entities",), "neither warm_start nor entity_vectors is given"
 
     def check(self) -> None:
-        """Refuses settings that contradict each other, and given settings that have no effect.
-
-        Raises:
-            UsageError: there is one; the message has the reason.
-        """
+        """Raises a `UsageError` with the reason if settings contradict each other, or a given one has no effect."""
         for name, expected, reason in self._contradictions():
             raise UsageError(f"expected {expected}, got {getattr(self, name)}: {reason}")
         for name, reason in self.without_effect().items():
@@ -369,11 +365,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Reads a YAML file of settings.
-
-    Raises:
-        UsageError: the file is missing, is not YAML, has a key twice, or is not a mapping.
-    """
+    """Reads a YAML file of settings; raises a `UsageError` unless it is a mapping with each key once."""
     try:
         settings = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
@@ -423,11 +415,7 @@ class SettingsFile(StrictModel):
 
     @classmethod
     def parse(cls, content: Mapping[str, Any], name: str, where: str) -> Self:
-        """Checks the content of a file; `where` names it in errors.
-
-        Raises:
-            UsageError: a key or a value is invalid.
-        """
+        """Checks the content of a file; `where` names it in errors, each a `UsageError` with the key."""
         try:
             parsed = cls(**{str(key): value for key, value in content.items()})
         except ValidationError as error:

@@ -125,11 +125,7 @@ class Cluster(BaseModel):
         return subprocess.Popen(command, process_group=0)  # which Ctrl-C does not reach
 
     def serve(self) -> NoReturn:
-        """Runs as a worker or a parameter server, and exits after the chief has ended.
-
-        Raises:
-            JobiError: the address of this process cannot be used.
-        """
+        """Runs as a worker or a parameter server until the chief has ended; a `JobiError` if it cannot listen."""
         addresses = {name: x for name, x in self.cluster.model_dump().items() if x}
         # With one thread, it would wait for itself, forever.
         os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(max(cores(), self.size)))

@@ -218,11 +218,7 @@ Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[k
 
 
 def check_callbacks(callbacks: object, or_function: bool = True) -> None:
-    """Checks that this is a list of Keras callbacks, or a function where one is allowed.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """Raises a `UsageError` unless this is a list of Keras callbacks, or a function where one is allowed."""
     listed = isinstance(callbacks, Sequence) and all(isinstance(x, keras.callbacks.Callback) for x in callbacks)
     if not (listed or (or_function and callable(callbacks))):
         raise UsageError(f"expected a list of Keras callbacks or a function that returns one, got {callbacks!r}")

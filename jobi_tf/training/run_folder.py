@@ -76,11 +76,7 @@ class RunFolder:
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def read_config(self) -> TrainConfig:
-        """Reads the settings.
-
-        Raises:
-            DataError: this is not the folder of a run, or the settings were damaged.
-        """
+        """Reads the settings; raises a `DataError` if they are damaged or missing, as in the folder of no run."""
         if not self.config.is_file():
             raise DataError(f"expected the folder of a run, found no config.yaml in {self.path}")
         try:
@@ -100,21 +96,13 @@ class RunFolder:
             config.write(beside)
 
     def read_state(self, checkpoint: Path) -> dict[str, Any]:
-        """Reads `epoch`, `step` and the running `metrics` of a checkpoint.
-
-        Raises:
-            DataError: it is missing or damaged.
-        """
+        """Reads `epoch`, `step` and the running `metrics` of a checkpoint, or raises a `DataError`."""
         path = checkpoint / "state.json"
         with damaged("the state of a run", path):
             return json.loads(path.read_text(encoding="utf-8"))
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Returns the rows of `metrics.jsonl`.
-
-        Raises:
-            DataError: the file is damaged.
-        """
+        """Returns the rows of `metrics.jsonl`; raises a `DataError` if the file is damaged."""
         if not self.metrics.exists():
             return []
         with damaged("a JSON object for each epoch", self.metrics):

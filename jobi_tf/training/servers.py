@@ -32,11 +32,7 @@ BYTES_OF_A_PAIR = 12  # of a relation and an entity seen with it
 
 
 def check_size(graph: Graph) -> None:
-    """Refuses a graph that cannot be sent to the workers.
-
-    Raises:
-        UsageError: it is too large.
-    """
+    """Raises a `UsageError` for a graph that is too large to be sent to the workers."""
     triples = 0 if isinstance(graph.train, Shards) else 12 * len(graph.train)
     pairs = BYTES_OF_A_PAIR * (2 * len(graph.train) if graph.seen is None else len(graph.seen[1]))
     if triples + pairs > LARGEST_GRAPH:

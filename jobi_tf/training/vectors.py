@@ -100,11 +100,7 @@ def _copy(table: keras.Variable, values: np.ndarray, pairs: np.ndarray) -> None:
 
 
 def read_vectors(path: Path, width: int) -> tuple[list[str], np.ndarray]:
-    """Reads names and vectors, float32 [N, width], from an .npz file or word2vec text.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
+    """Reads names and vectors, float32 [N, width], of .npz or word2vec text, or raises a `DataError`."""
     if path.suffix == ".parquet":
         raise DataError(f"expected vectors in an .npz file or as word2vec text, got {path}")
     if path.suffix != ".npz":

@@ -180,11 +180,7 @@ class Scorer(Named, ABC):
 
 
 def named_object(value: Any, base: type, classes: Mapping[str, type]) -> Any:
-    """Returns an object of the class `base`, given its name, its serialised form or the object itself.
-
-    Raises:
-        UsageError: there is no such object.
-    """
+    """Returns an object of a class, given its name, serialised form or itself, or raises a `UsageError`."""
     if isinstance(value, dict):
         value = keras.saving.deserialize_keras_object(value)
     if isinstance(value, str) and value in classes:
