@@ -10,39 +10,24 @@ from jobi_tf.errors import UsageError
 class ServerSettings:
     """What is served, where, and within which limits.
 
-    Args:
-        folder: exported versions, each in a folder named by its number; the newest is served.
-        name: name of the model in requests; by default that of the folder.
-        host: address to listen on.
-        rest_port: port of REST, the page, `/healthz` and `/metrics`; 0 lets the system choose.
-        grpc_port: port of gRPC; 0 lets the system choose.
-        max_body: bytes of a request at most.
-        max_rows: rows of a request at most.
-        max_requests: requests that are computed or wait to be computed at a time; more are rejected.
-        timeout: seconds that a request may take to arrive, to be computed, and its answer to be read.
-        certificate: file of the TLS certificate, given together with `key`.
-        key: file of the private key of the certificate.
-        token: bearer token that requests must carry, except those for the page and for health; None needs none.
-        poll: seconds between looks for new versions.
-
     Raises:
         UsageError: the name cannot be part of a path, only one of `certificate` and `key` is given, or `max_body`,
             `timeout` or `max_requests` are too large for gRPC.
     """
 
-    folder: Path
-    name: str = ""
-    host: str = "127.0.0.1"
-    rest_port: int = 8501
-    grpc_port: int = 8500
-    max_body: int = 2**24
-    max_rows: int = 8192
-    max_requests: int = 256
-    timeout: float = 30.0
-    certificate: Path | None = None
-    key: Path | None = None
-    token: str | None = None
-    poll: float = 1.0
+    folder: Path  # exported versions, each in a folder named by its number; the newest is served
+    name: str = ""  # of the model in requests; by default that of the folder
+    host: str = "127.0.0.1"  # address to listen on
+    rest_port: int = 8501  # port of REST, the page, `/healthz` and `/metrics`; 0 lets the system choose
+    grpc_port: int = 8500  # 0 lets the system choose
+    max_body: int = 2**24  # bytes of a request at most
+    max_rows: int = 8192  # rows of a request at most
+    max_requests: int = 256  # that are computed or wait to be computed at a time; more are rejected
+    timeout: float = 30.0  # seconds that a request may take to arrive, to be computed, and its answer to be read
+    certificate: Path | None = None  # file of the TLS certificate, given together with `key`
+    key: Path | None = None  # file of the private key of the certificate
+    token: str | None = None  # bearer token that requests must carry, except those for the page and for health
+    poll: float = 1.0  # seconds between looks for new versions
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.folder.resolve().name)

@@ -87,19 +87,13 @@ WHOLE = Part(0, 1)
 class Negatives(NamedTuple):
     """The negatives of a batch, in one list for both sides, or by side.
 
-    Args:
-        entities: the entities put in, int32 [B, n], by side [B, 2, n / 2]; of chunks [C, n], by side [C, 2, n / 2].
-        head_counts: number of entities of each row, from the left, that replace the head, int32 [B]; the others replace
-            the tail. Of chunks n // 2.
-        triple_labels: int8 [B, n] or [B, 2, n / 2], of chunks [C, c, n] or [C, c, 2, n / 2]: 0 for a negative, -1
-            (`IGNORED`) for a known training triple.
-        pair_labels: int8, the same shape: 1 where the entity was seen on its side of the triple's relation in training.
+    Labels are int8 [B, n] or [B, 2, n / 2], of chunks [C, c, n] or [C, c, 2, n / 2].
     """
 
-    entities: tf.Tensor
-    head_counts: tf.Tensor
-    triple_labels: tf.Tensor
-    pair_labels: tf.Tensor
+    entities: tf.Tensor  # int32 [B, n], by side [B, 2, n / 2]; of chunks [C, n], by side [C, 2, n / 2]
+    head_counts: tf.Tensor  # of each row, from the left, that replace the head and not the tail, int32 [B]; or n // 2
+    triple_labels: tf.Tensor  # 0 for a negative, -1 (`IGNORED`) for a known training triple
+    pair_labels: tf.Tensor  # 1 where the entity was seen on its side of the triple's relation in training
 
 
 class NegativeSampler:

@@ -16,34 +16,23 @@ from jobi_tf.data.graph import SPLITS
 class DataSet:
     """Facts about one public data set.
 
-    Args:
-        name: its name on the command line.
-        title: its name in papers.
-        description: what it holds, in a sentence or two.
-        citation: the publications to cite.
-        entities: number of entities over the three splits.
-        relations: number of relations over the three splits.
-        triples: number of triples of each split.
-        url: where the archive is downloaded from.
-        file: file name of the archive.
-        members: for each split the name of the file in the archive.
-        digests: for the archive and the files in it, as far as they are known, by file name: `sha256:` and a SHA-256
-            digest, or `git:` and the id that git gives to a file of this content.
-        size: of the archive in bytes, where its SHA-256 digest is known.
+    A digest, of the archive or of a file in it, is `sha256:` and a SHA-256 digest, or `git:` and the id that git gives
+    to a file of this content.
     """
 
-    name: str
-    title: str
-    description: str
-    citation: str
-    entities: int
-    relations: int
-    triples: Mapping[str, int]
-    url: str
-    file: str
+    name: str  # on the command line
+    title: str  # its name in papers
+    description: str  # what it holds, in a sentence or two
+    citation: str  # the publications to cite
+    entities: int  # over the three splits
+    relations: int  # over the three splits
+    triples: Mapping[str, int]  # of each split
+    url: str  # where the archive is downloaded from
+    file: str  # name of the archive
+    # For each split the name of the file in the archive.
     members: Mapping[str, str] = field(default_factory=lambda: {split: f"{split}.txt" for split in SPLITS})
-    digests: Mapping[str, str] = field(default_factory=dict)
-    size: int | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)  # by file name, as far as they are known
+    size: int | None = None  # of the archive in bytes, where its SHA-256 digest is known
 
 
 _FACTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

@@ -44,25 +44,17 @@ class RelationStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of a graph: sizes over all splits, and what is true of its training triples.
-
-    Args:
-        degree: number of triples in which an entity occurs, as head or tail, over all entities.
-        heads: number of distinct heads of a relation.
-        tails: number of distinct tails of a relation.
-        categories: for each category the number of its `relations`, and its share of the triples of each split.
-        by_relation: the statistics of every relation, those with the most triples first.
-    """
+    """Statistics of a graph: sizes over all splits, and what is true of its training triples."""
 
     name: str
     entities: int
     relations: int
     triples: dict[str, int]
-    degree: Spread
-    heads: Spread
-    tails: Spread
-    categories: dict[str, dict[str, float]]
-    by_relation: tuple[RelationStatistics, ...]
+    degree: Spread  # number of triples in which an entity occurs, as head or tail, over all entities
+    heads: Spread  # number of distinct heads of a relation
+    tails: Spread  # number of distinct tails of a relation
+    categories: dict[str, dict[str, float]]  # of each the number of `relations`, and the share of each split's triples
+    by_relation: tuple[RelationStatistics, ...]  # those with the most triples first
 
 
 def statistics(graph: Graph) -> Statistics:

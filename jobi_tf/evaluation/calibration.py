@@ -36,25 +36,15 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The probability of a score s, sigmoid(slope · s + intercept), and how reliable it is.
-
-    Args:
-        slope: factor of the score.
-        intercept: added to it.
-        ece_before: expected calibration error of sigmoid(s), 0 to 1, on triples that the fit did not use.
-        ece_after: the same of the fitted probability.
-        bins: the bins of `ece_after` that are not empty.
-        split: the split of the triples.
-        triples: number of triples.
-    """
+    """The probability of a score s, sigmoid(slope · s + intercept), and how reliable it is."""
 
     slope: float
     intercept: float
-    ece_before: float
-    ece_after: float
-    bins: tuple[Bin, ...]
-    split: str
-    triples: int
+    ece_before: float  # expected calibration error of sigmoid(s), 0 to 1, on triples that the fit did not use
+    ece_after: float  # the same of the fitted probability
+    bins: tuple[Bin, ...]  # those of `ece_after` that are not empty
+    split: str  # of the triples
+    triples: int  # their number
 
     def probability(self, scores: np.ndarray) -> np.ndarray:
         """Returns the probabilities of triples with these scores."""

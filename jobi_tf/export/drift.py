@@ -13,21 +13,13 @@ MAX_QUERIES = 500
 
 @dataclass(frozen=True)
 class Drift:
-    """How the scores of an export differ from the model's.
+    """How the scores of an export differ from the model's."""
 
-    Args:
-        most: greatest difference of a triple's score.
-        mean: mean difference.
-        same_best: share of queries, on both sides, with the same best answer, 0 to 1.
-        triples: number of triples.
-        queries: number of queries.
-    """
-
-    most: float
-    mean: float
-    same_best: float
-    triples: int
-    queries: int
+    most: float  # greatest difference of a triple's score
+    mean: float  # mean difference
+    same_best: float  # share of queries, on both sides, with the same best answer, 0 to 1
+    triples: int  # their number
+    queries: int  # their number
 
     def __str__(self) -> str:
         """Returns the differences in one sentence."""

@@ -18,25 +18,15 @@ SMALLEST = 1e-30  # keeps the gradient of a square root finite where a number is
 
 @dataclass(frozen=True)
 class Positives:
-    """The training triples of a batch, as N pairs of a known entity and its answer.
+    """The training triples of a batch, as N pairs of a known entity and its answer, given by embeddings."""
 
-    Args:
-        anchor: embeddings of the known entities, float32 [N, width]; the heads, unless relations are reciprocal.
-        answer: embeddings of the answers, float32 [N, width].
-        relation: row of each pair's relation in the relation embeddings of a head, int32 [N].
-        distinct: embeddings of the distinct relations, float32 [U, relation width], for each head of the model.
-        place: row of each pair's relation in these, int32 [N].
-        weight: what each pair counts, float32 [N].
-        triples: the share of a triple that a pair stands for: 1/2 where each triple occurs once for each side.
-    """
-
-    anchor: tf.Tensor
-    answer: tf.Tensor
-    relation: tf.Tensor
-    distinct: Sequence[tf.Tensor]
-    place: tf.Tensor
-    weight: tf.Tensor
-    triples: float = 1.0
+    anchor: tf.Tensor  # those of the known entities, float32 [N, width]: heads, unless relations are reciprocal
+    answer: tf.Tensor  # those of the answers, float32 [N, width]
+    relation: tf.Tensor  # row of each pair's relation in the relation embeddings of a head, int32 [N]
+    distinct: Sequence[tf.Tensor]  # for each head those of the distinct relations, float32 [U, relation width]
+    place: tf.Tensor  # row of each pair's relation in these, int32 [N]
+    weight: tf.Tensor  # what each pair counts, float32 [N]
+    triples: float = 1.0  # the share of a triple that a pair stands for: 1/2 where each occurs once for each side
 
 
 class Regularizer(Named, ABC):

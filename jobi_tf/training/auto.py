@@ -115,23 +115,14 @@ class Look:
 
 @dataclass
 class Candidate:
-    """Settings that are compared with others, and what was measured.
+    """Settings that are compared with others, and what was measured."""
 
-    Args:
-        config: all of its settings.
-        settings: its values of the settings in which candidates differ.
-        mrr: the best validation MRR after each round.
-        epochs: epochs trained.
-        peak: the best of them.
-        seconds: of an epoch, with its ranking.
-    """
-
-    config: TrainConfig
-    settings: Settings
-    mrr: list[float] = field(default_factory=list)
-    epochs: int = 0
-    peak: int = 0
-    seconds: float = 0.0
+    config: TrainConfig  # all of its settings
+    settings: Settings  # its values of the settings in which candidates differ
+    mrr: list[float] = field(default_factory=list)  # the best validation MRR after each round
+    epochs: int = 0  # that were trained
+    peak: int = 0  # the best of them
+    seconds: float = 0.0  # of an epoch, with its ranking
 
     @classmethod
     def of(cls, settings: Settings, given: Settings) -> "Candidate":

@@ -25,49 +25,31 @@ BYTES = {"float32": FLOAT, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of a machine without GPUs, or of each GPU; `runtime` and `graph` are in main memory then.
+    """Bytes of a machine without GPUs, or of each GPU; `runtime` and `graph` are in main memory then."""
 
-    Args:
-        runtime: Python with TensorFlow and Keras.
-        embeddings: the tables of entities and relations.
-        optimizer: what the optimizer keeps beside them.
-        batch: the largest tensors of a step.
-        ranking: scores of validation queries, and the candidates if the scorer needs a copy of the table for them.
-            Steps and rankings alternate in the same memory.
-        average: the second copy of the weights that averaging needs.
-        graph: triples, occurrence tables, known answers and names.
-    """
-
-    runtime: int
-    embeddings: int
-    optimizer: int
-    batch: int
-    ranking: int
-    average: int
-    graph: int
+    runtime: int  # Python with TensorFlow and Keras
+    embeddings: int  # the tables of entities and relations
+    optimizer: int  # what the optimizer keeps beside them
+    batch: int  # the largest tensors of a step
+    ranking: int  # scores of validation queries, and the candidates if the scorer needs a copy of the table for them
+    average: int  # the second copy of the weights that averaging needs
+    graph: int  # triples, occurrence tables, known answers and names
 
     @property
     def total(self) -> int:
-        """The peak, in bytes."""
+        """The peak, in bytes; steps and rankings alternate in the same memory."""
         kept = self.runtime + self.embeddings + self.optimizer + self.average + self.graph
         return kept + max(self.batch, self.ranking)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A training step on one device.
+    """A training step on one device."""
 
-    Args:
-        rows: expected number of distinct entities that are read and updated.
-        bytes: bytes that are read or written, at least.
-        operations: floating-point operations, at least.
-        sent: bytes of gradients that several devices exchange, each device its rows and their ids.
-    """
-
-    rows: int
-    bytes: int
-    operations: int
-    sent: int
+    rows: int  # expected number of distinct entities that are read and updated
+    bytes: int  # that are read or written, at least
+    operations: int  # of floating-point numbers, at least
+    sent: int  # bytes of gradients that several devices exchange, each device its rows and their ids
 
 
 class _Tables:

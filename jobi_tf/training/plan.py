@@ -28,24 +28,17 @@ EXECUTIONS = 10  # that are timed together; the first ones are traced and compil
 class Plan:
     """What a training takes, and how to run it.
 
-    Args:
-        settings: the settings that the estimates are for, as `completed` with those that `advice` changes.
-        memory: bytes on each device.
-        step: a step of one device, with its share of the batch.
-        steps: steps of an epoch.
-        step_seconds: seconds of a step, and `epoch_seconds` of an epoch, on devices like the one of this machine.
-            Ranking, checkpoints, logs and the exchange of gradients are not in it. None if it was not measured.
-        strategy: `one`, `mirrored` or `parameter-server`.
-        advice: sentences on the choice.
+    Times are those of devices like the one of this machine, without ranking, checkpoints, logs and the exchange of
+    gradients.
     """
 
-    settings: TrainConfig
-    memory: Memory
-    step: Step
-    steps: int
-    step_seconds: float | None
-    strategy: str
-    advice: list[str]
+    settings: TrainConfig  # that the estimates are for, as `completed` with those that `advice` changes
+    memory: Memory  # of each device
+    step: Step  # of one device, with its share of the batch
+    steps: int  # of an epoch
+    step_seconds: float | None  # None if it was not measured
+    strategy: str  # `one`, `mirrored` or `parameter-server`
+    advice: list[str]  # sentences on the choice
 
     @property
     def epoch_seconds(self) -> float | None:

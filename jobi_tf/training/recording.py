@@ -175,31 +175,17 @@ class Checkpoint(keras.callbacks.Callback):
 
 @dataclass(frozen=True)
 class Training:
-    """A training that is about to begin, for the callbacks that display it and that write its files.
-
-    Args:
-        folder: the run folder.
-        config: the settings, with the batch size.
-        graph: the graph.
-        model: the compiled model.
-        steps: steps of an epoch.
-        triples: training triples of an epoch.
-        done: epochs done before.
-        first_step: steps of the first epoch that were done before.
-        ranking: the callback that ranks the validation triples; None if they are never ranked.
-        best: the callback that keeps the best epoch.
-        average: the callback that averages the weights, if any.
-    """
+    """A training that is about to begin, for the callbacks that display it and that write its files."""
 
     folder: RunFolder
-    config: TrainConfig
+    config: TrainConfig  # with the batch size
     graph: Graph
-    model: JoBi
-    steps: int
-    triples: int
-    done: int
-    first_step: int
-    ranking: ValidationRanking | None
+    model: JoBi  # compiled
+    steps: int  # of an epoch
+    triples: int  # training triples of an epoch
+    done: int  # epochs done before
+    first_step: int  # steps of the first epoch that were done before
+    ranking: ValidationRanking | None  # None if validation triples are never ranked
     best: KeepBest
     average: AverageWeights | None = None
 
