@@ -65,12 +65,9 @@ def _blocks(parts: Sequence[tf.Variable]) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def save_table(store: Any, key: str, variable: "keras.Variable") -> None:
-    """Writes a table where Keras saves it, without a copy of the whole table.
+    """Writes a table into the store of `save_own_variables`, without a copy of the whole table.
 
-    Args:
-        store: what Keras passes to `save_own_variables`.
-        key: the key of the first block of rows; later blocks have the number of their first row after it.
-        variable: the table.
+    The key is that of the first block of rows; later blocks have the number of their first row after it.
     """
     for first, rows in _blocks(parts_of(variable)):
         store[f"{key}.{first}" if first else key] = rows

@@ -163,12 +163,7 @@ def _time_for(missing: Sequence["PlannedRun"], complete: Sequence["PlannedRun"],
 
 
 class _Session:
-    """Trains and writes experiments, with a line where a run begins, is ranked and ends; a terminal shows every epoch.
-
-    Args:
-        jobs: number of runs at a time.
-        out: folder of the tables.
-    """
+    """Trains and writes experiments; prints where a run begins, is ranked and ends, and on a terminal every epoch."""
 
     def __init__(self, jobs: int, out: Path):
         from jobi_tf.reproduce.writing import write  # fails before anything is trained if pandas is missing

@@ -14,9 +14,7 @@ EXPECTED = 5  # pairs expected by chance, above which finding none is an exclusi
 class NumpyModel:
     """Scores that NumPy computes, as a model to rank by.
 
-    Args:
-        graph: the graph.
-        score: function of triples, int [N, 3], and a side; returns the scores of every entity there, float32 [N, E].
+    `score` returns, for triples, int [N, 3], and a side, the scores of every entity there, float32 [N, E].
     """
 
     def __init__(self, graph: Graph, score: Callable[[np.ndarray, int], np.ndarray]):
@@ -40,10 +38,6 @@ class Exclusions(NumpyModel):
     than five such pairs are expected: n·m / N, for relations that join n and m of the N pairs that any relation joins.
     A candidate for r(X, Y) is excluded if a training triple joins X and Y by a relation that excludes r. X itself is,
     if r has no loops where more than five are expected: n·E / (N + E).
-
-    Args:
-        graph: the graph.
-        edges: its training triples.
 
     Attributes:
         expected: pairs expected of two labels that exclude each other, 0 for others, float [2R, 2R].

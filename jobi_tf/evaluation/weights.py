@@ -63,11 +63,8 @@ def fit_weights(
     The weights minimize the cross-entropy of the validation triples, estimated from the best wrong answers of the
     unweighted sum and a sample of the others. `jobi_tf.merge_runs` describes the shrinkage.
 
-    Args:
-        models: the models.
-        graph: their graph, which has validation triples.
-        sides: whether relations have separate weights for heads, in R more rows, like reciprocal relations.
-        scales: factors by which the scores of each model are first multiplied, [models]; None: 1.
+    With `sides`, relations have separate weights for heads, in R more rows, like reciprocal relations. `scales` are
+    factors by which the scores of each model are first multiplied, [models].
     """
     queries = _queries(models, graph, sides, np.ones(len(models)) if scales is None else scales)
     rows = graph.num_relations * (2 if sides else 1)

@@ -178,16 +178,10 @@ def _products(queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
 
 
 def _listed(keys: tf.Tensor, first: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
-    """Finds which answers of a slice are listed for each query.
+    """Finds the answers from `start` to `stop`, int32 [] both, that are listed for each query.
 
-    Args:
-        keys: int64 [K], ascending.
-        first: the key of answer 0 of each query, int64 [B].
-        start: first answer of the slice, int32 [].
-        stop: the answer after its last, int32 [].
-
-    Returns:
-        Query and place in the slice of each listed answer, int64 [M, 2].
+    Given keys, int64 [K] ascending, and that of answer 0 of each query, `first`, int64 [B], it returns query and place
+    in the slice of each listed answer, int64 [M, 2].
     """
     first += tf.cast(start, tf.int64)
     length = tf.cast(stop - start, tf.int64)

@@ -150,13 +150,9 @@ def config_of(model: JoBi, graph: Graph, **settings: Any) -> TrainConfig:
 def compile_model(
     model: JoBi, config: TrainConfig, steps: int, optimizer: keras.optimizers.Optimizer | None = None
 ) -> None:
-    """Compiles a model with its losses and a row-sparse optimizer; call it inside the strategy's scope.
+    """Compiles a model, given `completed` settings; call it inside the strategy's scope.
 
-    Args:
-        model: the model.
-        config: `completed` settings.
-        steps: steps of the whole training, over which the learning rate falls.
-        optimizer: an optimizer other than that of the settings.
+    The learning rate falls over `steps`, those of the whole training. `optimizer` is one other than in the settings.
     """
     losses = losses_of(config)
     if optimizer is None:

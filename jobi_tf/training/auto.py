@@ -326,9 +326,7 @@ def _with_fewer_validation_triples(graph: Graph) -> Graph:
 class _Until(keras.callbacks.Callback):
     """Ends training at the first ranking after a moment of `time.monotonic`, and measures the time of an epoch.
 
-    Args:
-        deadline: the moment.
-        fewest: epochs that are trained in any case.
+    At least `fewest` epochs are trained.
     """
 
     def __init__(self, deadline: float, fewest: int = 1):

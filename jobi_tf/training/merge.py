@@ -99,9 +99,7 @@ def _check(runs: Sequence[Run], weights: str) -> None:
 def side_by_side(models: Sequence[JoBi], weights: np.ndarray) -> JoBi:
     """Returns a model without a pair head whose scores are the weighted sum of those of the models.
 
-    Args:
-        models: the models.
-        weights: those of the models for each relation, or with reciprocal relations for each side: [R or 2R, models].
+    The weights are for each relation, or with reciprocal relations for each side: [R or 2R, models].
     """
     first, dims = models[0], [x.dim for x in models]
     scorer = type(first.scorer)()

@@ -127,11 +127,7 @@ def step_seconds(config: TrainConfig, graph: Graph) -> float:
     """Times steps of random triples on this machine, with as many entities as `LARGEST_TABLES` has room for.
 
     The measured time is multiplied by the bytes that a step moves with all entities, divided by those that it moves
-    here: among more entities, fewer candidates are equal.
-
-    Args:
-        config: `completed` settings, with the batch of one device.
-        graph: a graph, of which only the sizes matter.
+    here: among more entities, fewer candidates are equal. `completed` settings have the batch of one device.
     """
     needed = memory(config, graph)
     share = min(1.0, LARGEST_TABLES / (needed.embeddings + needed.optimizer + needed.batch))

@@ -62,12 +62,7 @@ class Pool(ByName):
 
 
 class PoolModel:
-    """The weighted sum of the scores of several models.
-
-    Args:
-        models: the models.
-        weights: those of each relation for tails, then for heads: [2R, models].
-    """
+    """The weighted sum of the scores of models; weights are those of relations for tails, then heads: [2R, models]."""
 
     def __init__(self, models: Sequence[RankedModel], weights: np.ndarray):
         self.models, self.weights = models, tf.constant(weights, tf.float32)

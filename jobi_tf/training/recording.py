@@ -68,12 +68,7 @@ class KeepBest(keras.callbacks.Callback):
 
 
 class MetricsRecord(keras.callbacks.Callback):
-    """Writes the metrics of each epoch to `metrics.jsonl` and `metrics.csv`.
-
-    Args:
-        folder: the run folder.
-        rows: the rows of earlier epochs.
-    """
+    """Writes the metrics of each epoch, after the rows of earlier ones, to `metrics.jsonl` and `metrics.csv`."""
 
     def __init__(self, folder: RunFolder, rows: list[dict[str, Any]]):
         super().__init__()

@@ -44,17 +44,10 @@ def check_size(graph: Graph) -> None:
 
 
 class Steps:
-    """Schedules the steps of a training.
+    """Schedules the steps of a training by `completed` settings.
 
-    Args:
-        model: the model, whose weights servers hold.
-        config: `completed` settings.
-        graph: the graph.
-
-    Attributes:
-        names: names of the losses.
-        block: number of steps to schedule together.
-        most_in_flight: number of blocks to schedule before waiting for the first one.
+    `names` are those of the losses, `block` is the number of steps to schedule together, and `most_in_flight` that of
+    the blocks to schedule before waiting for the first one.
     """
 
     def __init__(self, model: JoBi, config: TrainConfig, graph: Graph):
@@ -141,12 +134,7 @@ def _optimizer_state(model: JoBi) -> dict[str, Any]:
 
 
 def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-    """Trains until the last epoch, or until a callback stops it.
-
-    Args:
-        training: the training.
-        callbacks: what to call, as Keras' `fit` does; the last one is a `ServersCheckpoint`.
-    """
+    """Trains as Keras' `fit`, with callbacks of which the last one is a `ServersCheckpoint`."""
     model, steps, epochs = training.model, training.steps, training.config.epochs
     checkpoint = callbacks[-1]
     assert isinstance(checkpoint, ServersCheckpoint)

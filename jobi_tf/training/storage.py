@@ -46,11 +46,9 @@ def save_model(model: JoBi, path: Path) -> None:
 
 
 def save_bare_model(model: JoBi, path: Path) -> None:
-    """Writes the model, complete or not at all, without the optimizer, whose state has twice its size.
+    """Writes the model, complete or not at all: as a `.keras` file, or with parameter servers as a folder.
 
-    Args:
-        model: the model.
-        path: the `.keras` file, or with parameter servers the folder.
+    The optimizer, whose state has twice its size, is left out.
     """
     if has_servers(model.distribute_strategy):
         with written_beside(path) as beside:
@@ -97,10 +95,7 @@ def has_weights(folder: Path) -> bool:
 def write_weights(model: JoBi, folder: Path, **more: Any) -> None:
     """Writes the weights of a model into an existing folder; any number of servers, or none, can read them.
 
-    Args:
-        model: the model.
-        folder: the folder.
-        **more: variables and lists of variables to write with them, by name.
+    `more` are variables and lists of variables to write with them, by name.
     """
     _checkpoint(model, more).write(str(folder / "variables"))
 

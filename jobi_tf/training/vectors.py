@@ -16,12 +16,7 @@ from jobi_tf.training.run import Run
 
 
 def warm_start(model: JoBi, graph: Graph, run: Run) -> None:
-    """Copies the embeddings and shared weights of a run into a model, by name; others stay as they are.
-
-    Args:
-        model: the model, of the graph.
-        graph: the graph.
-        run: the run, whose model has the same scorer and embedding size.
+    """Copies the embeddings and shared weights of a run into a model of a graph, by name; others stay as they are.
 
     Raises:
         UsageError: the models differ in scorer, embedding size or reciprocal relations.
@@ -52,14 +47,10 @@ def warm_start(model: JoBi, graph: Graph, run: Run) -> None:
 
 
 def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> None:
-    """Copies pretrained vectors into the entity table, by name; others stay as they are.
+    """Copies pretrained vectors into the entity table of a model of a graph, by name; others stay as they are.
 
-    Args:
-        model: the model, of the graph.
-        graph: the graph.
-        path: an .npz file with `names`, str [N], and `vectors`, float [N, width]; or word2vec text, a line `name
-            numbers…` for each entity, optionally after a line `N width`. In names of such a file spaces may be
-            underscores.
+    The file is .npz with `names`, str [N], and `vectors`, float [N, width]; or word2vec text, a line `name numbers…`
+    for each entity, optionally after a line `N width`. In names of such a file spaces may be underscores.
 
     Raises:
         DataError: the file cannot be read, has another width than the model's or a name twice, or none of its names is

@@ -261,12 +261,9 @@ class _Search:
 
 
 def _check_same(space: Space, before: Mapping[str, Any], path: Path, dataset: bool = True) -> None:
-    """Checks that a search that is continued has the space that it began with, but for description and trials.
+    """Raises a `UsageError` if a search that is continued has another space, but for description and trials.
 
     Without `dataset`, the name of the data set may differ too, since the content is compared.
-
-    Raises:
-        UsageError: something else differs.
     """
     now = space.as_mapping()
     for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
