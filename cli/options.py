@@ -332,11 +332,7 @@ def setting_text(value: Any) -> str:
 
 
 def parse_assignments(texts: Iterable[str], flag: str = "--set") -> dict[str, Any]:
-    """Returns the settings of several `key=value`, the value being YAML; `flag` says in errors where they were given.
-
-    Raises:
-        UsageError: one is not of that form, or a key is given twice.
-    """
+    """Returns settings of texts `key=YAML`, or raises a `UsageError`; `flag` says where they were given."""
     import yaml
 
     settings: dict[str, Any] = {}

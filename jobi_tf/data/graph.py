@@ -316,11 +316,7 @@ def _checked_name(value: Any, row: int, split: str) -> str:
 
 
 def checked_weights(weights: Any, count: int) -> np.ndarray:
-    """Returns the weights of training triples as float32 [count].
-
-    Raises:
-        DataError: they are not as many numbers, one is negative or not finite, or all are 0.
-    """
+    """Returns weights as float32 [count]; raises a `DataError` unless they are finite, not negative, not all 0."""
     try:
         values = np.asarray(weights, np.float32)
     except (TypeError, ValueError) as error:

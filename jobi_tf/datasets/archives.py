@@ -104,11 +104,7 @@ def _verify_digest(dataset: DataSet, name: str, file: BinaryIO, where: str) -> N
 
 
 def read_archive(dataset: DataSet, path: Path) -> Graph:
-    """Reads the archive of a public data set, and checks its digests and all its counts.
-
-    Raises:
-        DataError: it is another file, it is damaged, or it holds something else than the catalogue lists.
-    """
+    """Reads the archive of a public data set; raises a `DataError` unless digests and counts are the expected ones."""
     if dataset.file in dataset.digests:
         try:
             with path.open("rb") as file:

@@ -59,11 +59,7 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder of the cache before any work is done for it, and removes what killed processes left in it.
-
-    Raises:
-        JobiError: it cannot be made, or is not writable.
-    """
+    """Makes a writable folder, or raises a `JobiError`; removes what killed processes left in the cache."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -72,11 +72,7 @@ def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result:
 
 
 def stored_evaluation(run_dir: Path) -> dict[str, Any]:
-    """Returns the stored metrics of the test split; empty if there are none, or they are of a model of another epoch.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """Returns the metrics of the test split, empty if none are of the model's epoch; a `DataError` if damaged."""
     folder = RunFolder(run_dir)
     result = read_json(folder.evaluations / "test.json", "the metrics of an evaluation", "epoch")
     return result if result and result["epoch"] == run_summary(folder)["best_epoch"] else {}

@@ -295,11 +295,7 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
 
 
 def make_run(run: PlannedRun, jobs: int, callback: "keras.callbacks.Callback") -> None:
-    """Trains a run into its folder, from its last checkpoint if it has one, or merges or pools others, and records it.
-
-    Raises:
-        DataError: a run that it needs is not complete.
-    """
+    """Trains, merges or pools a run into its folder, and records it; a `DataError` if it needs one that is missing."""
     folder, config = RunFolder(run.path), run.config
     with run_lock(folder.path, SECONDS_FOR_THE_LOCK):
         if read_record(folder.path) is not None:

@@ -132,11 +132,7 @@ def _regularizers(config: TrainConfig) -> list[Regularizer]:
 
 
 def config_of(model: JoBi, graph: Graph, **settings: Any) -> TrainConfig:
-    """Returns what is known of the settings of a model that another program trained on the graph by `fit`.
-
-    Raises:
-        UsageError: a given setting is wrong, or the model has another value of it.
-    """
+    """Returns the known settings of a model of another program, or raises a `UsageError` if a given one differs."""
     known = {"dataset": graph.name, "model": scorers.full_name(model.scorer), "own_program": True}
     known |= {name: getattr(model, name) for name in OF_MODEL}
     for regularizer in model.regularizers:

@@ -69,11 +69,7 @@ class Cluster(BaseModel):
 
     @classmethod
     def of_environment(cls) -> "Cluster | None":
-        """Returns what the environment variable `TF_CONFIG` describes; None if it is not set.
-
-        Raises:
-            UsageError: it cannot be used; the message has the key and the reason.
-        """
+        """Returns what the environment variable `TF_CONFIG` describes, None without it, or raises a `UsageError`."""
         text = os.environ.get("TF_CONFIG")
         if not text:
             return None
@@ -292,11 +288,7 @@ NOT_OF_OTHERS = tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError
 
 @contextmanager
 def workers_needed(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[None]:
-    """Explains the errors with which TensorFlow ends a step when another worker has ended.
-
-    Raises:
-        JobiError: the connection to another worker was lost.
-    """
+    """Raises a `JobiError` instead of those with which TensorFlow ends a step when another worker has ended."""
     try:
         yield
     except tf.errors.OpError as error:

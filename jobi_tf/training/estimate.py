@@ -163,11 +163,7 @@ def step(config: TrainConfig, graph: Graph) -> Step:
 
 
 def check_memory(config: TrainConfig, graph: Graph, servers: int = 0, available: int | None = None) -> None:
-    """Refuses a training that cannot fit into the memory that is available, given `completed` settings.
-
-    Raises:
-        UsageError: it cannot fit; the message has what to change.
-    """
+    """Raises a `UsageError`, with what to change, if a training by `completed` settings cannot fit into memory."""
     needed, available = memory(config, graph, servers).total, available or psutil.virtual_memory().available
     if needed <= available:
         return

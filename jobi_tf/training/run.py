@@ -262,11 +262,7 @@ def load_runs(runs: Sequence[Run | str | Path]) -> list[Run]:
 
 
 def read_model(files: RunFolder, config: TrainConfig, graph: Graph) -> JoBi:
-    """Reads the best model of a run, or if there is none yet, that of the last checkpoint.
-
-    Raises:
-        DataError: the run has no checkpoint yet, or a file is damaged.
-    """
+    """Reads the best model of a run, or that of the last checkpoint; a `DataError` if it is missing or damaged."""
     path = next((x for x in (files.model, files.sharded_model, *files.checkpoints()[-1:]) if x.exists()), None)
     if path is None:
         raise DataError(f"expected a trained model in {files.path}, but that run has no checkpoint yet")

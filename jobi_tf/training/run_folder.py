@@ -58,11 +58,7 @@ class RunFolder:
         return self.path / "checkpoints" / (f"epoch-{epoch:06d}" + (f"-step-{step:08d}" if step else ""))
 
     def begin(self, config: TrainConfig, graph: Graph) -> None:
-        """Writes settings, graph and environment of a new run.
-
-        Raises:
-            UsageError: the folder has files by now, as those of a training that began in the same second.
-        """
+        """Writes settings, graph and environment of a new run; raises a `UsageError` if the folder has files by now."""
         check_new(self.path.absolute())
         self.path.mkdir(parents=True, exist_ok=True)
         graph.save(self.graph)

@@ -101,11 +101,7 @@ def write_weights(model: JoBi, folder: Path, **more: Any) -> None:
 
 
 def read_weights(model: JoBi, folder: Path, **more: Any) -> None:
-    """Restores the weights of a model; with `more`, all that was written with them.
-
-    Raises:
-        DataError: a file is missing or damaged, or the model has other sizes.
-    """
+    """Restores the weights of a model, with `more` all that was written with them; raises a `DataError` for others."""
     with damaged("a saved model", folder):
         try:
             status = _checkpoint(model, more).read(str(folder / "variables"))

@@ -216,11 +216,7 @@ class Space(SettingsFile):
         return self._combinations(self.values)
 
     def check(self) -> None:
-        """Checks combinations of settings before any is trained.
-
-        Raises:
-            UsageError: the data set is missing, two settings contradict each other, or one has no effect.
-        """
+        """Raises a `UsageError` if the data set is missing, settings contradict each other, or one has no effect."""
         if self.settings.get("dataset") is None:
             raise UsageError(f"{self._where}: expected a data set: settings.dataset, or --dataset on the command line")
         idle = set(self.settings)
@@ -240,11 +236,7 @@ class Space(SettingsFile):
             raise UsageError(f"{self._where}: settings.{min(idle)} has no effect in any trial; remove it")
 
     def changed(self, settings: Mapping[str, Any], trials: int | None = None) -> Self:
-        """Returns a copy with settings that were given elsewhere; those are not searched.
-
-        Raises:
-            UsageError: a value is invalid, or nothing is left to be searched.
-        """
+        """Returns a copy in which some settings are fixed; raises a `UsageError` if one is wrong, or none is left."""
         mapping = self.as_mapping()
         mapping["settings"] = self.settings | dict(settings)
         mapping["search"] = {name: part for name, part in mapping["search"].items() if name not in settings}
