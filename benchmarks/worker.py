@@ -155,12 +155,7 @@ def sample(rounds: Rounds, dataset: str, batches: int, **options: Any) -> None:
 
 
 def rank(
-    rounds: Rounds,
-    dataset: str,
-    dim: int,
-    scorer: str = "complex",
-    triples: int | None = None,
-    whole: bool = False,
+    rounds: Rounds, dataset: str, dim: int, scorer: str = "complex", triples: int | None = None, whole: bool = False
 ) -> None:
     """Times the filtered ranking of test triples on both sides.
 

@@ -22,8 +22,6 @@ graph = jobi_tf.load_graph("world")
 model = jobi_tf.JoBi(graph.num_entities, graph.num_relations, dim=50, scorer=MyDistMult())
 model.compile(jobi_tf.LazyAdam(0.01), {"triple": jobi_tf.SampledSoftmax(), "pair": jobi_tf.PairCrossentropy()})
 model.fit(
-    jobi_tf.training_batches(graph, batch_size=100),
-    steps_per_epoch=jobi_tf.steps_per_epoch(graph, 100),
-    epochs=3,
+    jobi_tf.training_batches(graph, batch_size=100), steps_per_epoch=jobi_tf.steps_per_epoch(graph, 100), epochs=3
 )
 print(jobi_tf.evaluate(model, graph))

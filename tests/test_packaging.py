@@ -11,11 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = SETTINGS["tool"]["setuptools"]
-FOLDERS = {
-    "jobi_tf": "jobi_tf",
-    "cli": "jobi_tf/cli",
-    "serving": "jobi_tf/serving",
-}
+FOLDERS = {"jobi_tf": "jobi_tf", "cli": "jobi_tf/cli", "serving": "jobi_tf/serving"}
 
 
 def packages() -> dict[str, Path]:

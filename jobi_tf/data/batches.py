@@ -37,12 +37,7 @@ def default_batch_size(count: int, largest: int = 1000, multiple: int = 1) -> in
 
 
 def steps_per_epoch(
-    graph: Graph,
-    batch_size: int,
-    queries: bool = False,
-    split: str = "train",
-    *,
-    answers_per_query: int | None = None,
+    graph: Graph, batch_size: int, queries: bool = False, split: str = "train", *, answers_per_query: int | None = None
 ) -> int:
     """Returns the number of full batches of an epoch, at least 1.
 

@@ -136,12 +136,7 @@ class NegativeSampler:
             self._known = Membership(distinct(self._triple_keys(*np.asarray(train, np.int64).T)), size)
 
     def draw(
-        self,
-        triples: tf.Tensor,
-        seed: tf.Tensor,
-        shared: bool = False,
-        by_side: bool = False,
-        part: Part = WHOLE,
+        self, triples: tf.Tensor, seed: tf.Tensor, shared: bool = False, by_side: bool = False, part: Part = WHOLE
     ) -> Negatives:
         """Draws the negatives of triples, or those that the triples of each chunk share.
 

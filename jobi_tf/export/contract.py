@@ -55,12 +55,7 @@ def contract(
         "dtype": exported.dtype,
         "typed": exported.typed,
         "candidates": exported.candidates,
-        "calibration": {
-            "a": fit.slope,
-            "b": fit.intercept,
-            "ece_before": fit.ece_before,
-            "ece_after": fit.ece_after,
-        },
+        "calibration": {"a": fit.slope, "b": fit.intercept, "ece_before": fit.ece_before, "ece_after": fit.ece_after},
         "unknown_score": UNKNOWN_SCORE,
         "signatures": {
             name: {

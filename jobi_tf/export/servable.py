@@ -116,10 +116,7 @@ class Servable(tf.Module):
     def _scored(self, scores: tf.Tensor, known: tf.Tensor) -> Outputs:
         """Returns scores and their probabilities; `UNKNOWN_SCORE` and 0 where not `known`."""
         probabilities = tf.sigmoid(self.slope * scores + self.intercept)
-        return {
-            "score": tf.where(known, scores, UNKNOWN_SCORE),
-            "probability": tf.where(known, probabilities, 0.0),
-        }
+        return {"score": tf.where(known, scores, UNKNOWN_SCORE), "probability": tf.where(known, probabilities, 0.0)}
 
 
 def _lookup_table(path: Path) -> tf.lookup.StaticHashTable:

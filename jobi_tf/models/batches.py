@@ -234,13 +234,7 @@ class Queries(Batch):
         return listed // tf.shape(given)[1], tf.gather(answers, listed), tf.gather(shares, listed)
 
 
-FORMS: tuple[type[Batch], ...] = (
-    OwnNegatives,
-    OwnNegativesBySide,
-    SharedNegatives,
-    SharedNegativesBySide,
-    Queries,
-)
+FORMS: tuple[type[Batch], ...] = (OwnNegatives, OwnNegativesBySide, SharedNegatives, SharedNegativesBySide, Queries)
 
 
 def batch_form(inputs: Mapping[str, tf.Tensor]) -> Batch:

@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 
 def evaluation_name(
-    split: str,
-    side: str,
-    ties: str,
-    raw: bool,
-    filter_with_test: bool,
-    candidates: np.ndarray | None,
+    split: str, side: str, ties: str, raw: bool, filter_with_test: bool, candidates: np.ndarray | None
 ) -> str:
     """Returns the name under which an evaluation is stored, such as `test`, `test-raw` or `valid-tail`.
 

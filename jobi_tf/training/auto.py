@@ -350,12 +350,7 @@ class _Until(keras.callbacks.Callback):
 
 
 def _search(
-    candidates: list[Candidate],
-    graph: Graph,
-    folder: Path,
-    deadline: float,
-    epochs: int,
-    say: Callable[[str], None],
+    candidates: list[Candidate], graph: Graph, folder: Path, deadline: float, epochs: int, say: Callable[[str], None]
 ) -> None:
     """Trains all candidates for half of the time, and the better half of them for the other half.
 

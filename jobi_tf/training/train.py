@@ -29,15 +29,7 @@ from jobi_tf.training.config import AUTO, TrainConfig, with_recipe
 from jobi_tf.training.devices import Cluster, training_strategy, with_servers, workers_needed
 from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
-from jobi_tf.training.recording import (
-    MEAN,
-    Callbacks,
-    Checkpoint,
-    KeepBest,
-    MetricsRecord,
-    Training,
-    check_callbacks,
-)
+from jobi_tf.training.recording import MEAN, Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, check_callbacks
 from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import load_model, read_weights, save_bare_model

@@ -45,10 +45,7 @@ def script(path: Path, answer: str) -> Task:
 
 
 def test_two_checkouts_are_measured_in_turns(bench, checkout, monkeypatch):
-    tasks = {
-        "open": Task("load", {"dataset": "world"}),
-        "prepare": Task("load", {"dataset": "world", "prepare": True}),
-    }
+    tasks = {"open": Task("load", {"dataset": "world"}), "prepare": Task("load", {"dataset": "world", "prepare": True})}
     lines = [
         Line("ranking/open", "opening", "open", "seconds", "open / prepare"),
         Line("ranking/prepare", "preparing", "prepare", "MB"),

@@ -49,11 +49,7 @@ def typecomplex(h, r, t):
         x / np.linalg.norm(x, axis=-1, keepdims=True)
         for x in (h[..., -types:], t[..., -types:], *halves(r[..., -2 * types :]))
     )
-    logits = (
-        complex_(h[..., :-types], r[..., : -2 * types], t[..., :-types]),
-        (u_h * v).sum(-1),
-        (u_t * w).sum(-1),
-    )
+    logits = (complex_(h[..., :-types], r[..., : -2 * types], t[..., :-types]), (u_h * v).sum(-1), (u_t * w).sum(-1))
     return 20 * (np.prod([1 / (1 + np.exp(-x)) for x in np.broadcast_arrays(*logits)], 0) - 0.5)
 
 

@@ -123,9 +123,7 @@ def test_every_weight_of_both_nets_learns():
         scores = model(queries(), training=True)
         loss = tf.add_n([tf.reduce_sum(tf.sin(x)) for x in scores.values()])
     for variable, gradient in zip(
-        model.trainable_variables,
-        tape.gradient(loss, [x.value for x in model.trainable_variables]),
-        strict=True,
+        model.trainable_variables, tape.gradient(loss, [x.value for x in model.trainable_variables]), strict=True
     ):
         assert np.abs(tf.convert_to_tensor(gradient).numpy()).max() > 0, variable.path
     assert len(model.trainable_variables) == 3 + 2 * 6

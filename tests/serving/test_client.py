@@ -132,10 +132,7 @@ def free_port() -> int:
 
 def test_a_server_that_starts_late(first):
     port = free_port()
-    with (
-        Client(f"http://127.0.0.1:{port}", "tiny", timeout=30, retries=8) as client,
-        ThreadPoolExecutor() as pool,
-    ):
+    with Client(f"http://127.0.0.1:{port}", "tiny", timeout=30, retries=8) as client, ThreadPoolExecutor() as pool:
         future = pool.submit(client.score, random_triples(3))
         time.sleep(0.5)
         with running(first, rest_port=port):
