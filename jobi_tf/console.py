@@ -85,11 +85,6 @@ class Bar:
         label: what goes on.
         console: where to write; stderr by default.
         beside: columns of a terminal that are left to the text.
-
-    Example:
-        >>> with Bar(len(items), "items", "reading") as bar:
-        ...     for item in items:
-        ...         bar.update()
     """
 
     def __init__(
@@ -130,13 +125,7 @@ class Bar:
         self.show(self._done + count)
 
     def show(self, done: float, note: str = "", state: str = "") -> None:
-        """Shows how much is done.
-
-        Args:
-            done: finished work, with what was done before.
-            note: text after the rate.
-            state: text instead of rate, note and time left.
-        """
+        """Shows how much is done, all in all; `note` is text after the rate, `state` text instead of rate and time."""
         self._done, now = done, time.monotonic()
         rate = (done - self._before) / max(now - self._begin, 1e-9)
         left = f"left {duration((self.total - done) / rate)}" if rate and self.total else ""

@@ -17,16 +17,12 @@ class AnswerLists(tf.Module):
     An answer is a place in 0 … `count` - 1: the id of an entity, or with `candidates` a place in that list. The lists
     of keys are int64, ascending, and end with `LAST_KEY`.
 
-    Args:
-        graph: the graph.
-        candidates: ids of the only entities that may be answers, int32, ascending and distinct; None for all.
-        typed: whether only entities may be answers that training saw on that side of the relation.
-
     Attributes:
         count: number of entities that may be answers.
-        candidates: their ids, int32 [count], or None for all entities.
+        candidates: their ids, int32 [count], ascending and distinct, or None for all entities.
         known: keys `query · count + answer` of the facts of all splits, with the query keys of `KnownAnswers`.
-        seen: keys `(side · relations + relation) · count + answer` of the pairs in training, or None without `typed`.
+        seen: keys `(side · relations + relation) · count + answer` of the pairs in training, or None if training
+            need not have seen an answer on its side of the relation (`typed`).
 
     Raises:
         UsageError: there are too many entities and relations for keys of 64 bits.

@@ -34,11 +34,8 @@ MEAN = "mean.npz"  # in a checkpoint
 class KeepBest(keras.callbacks.Callback):
     """Saves the model, without its optimizer, when a metric is better than before; stops if it does not get better.
 
-    Args:
-        path: the file or folder of the model.
-        monitor: the metric in `logs`, the greater the better, such as `val_mrr`. Epochs without it do not count.
-        patience: number of rankings without a better result after which training stops.
-        rows: the logs of earlier epochs of a resumed training, with `epoch`, from 1.
+    `monitor` is in `logs`, such as `val_mrr`, and the greater the better; epochs without it do not count. `rows` are
+    the logs of earlier epochs of a resumed training, with `epoch`, from 1.
     """
 
     def __init__(self, path: Path, monitor: str, patience: int, rows: Sequence[dict[str, Any]] = ()):
@@ -93,12 +90,8 @@ class MetricsRecord(keras.callbacks.Callback):
 class Checkpoint(keras.callbacks.Callback):
     """Writes the model with its optimizer, so that training can be resumed; keeps the last checkpoint.
 
-    With several workers the chief writes it, and its clock decides when.
-
-    Args:
-        training: the training that is about to begin; `checkpoint_every` of its settings has the epochs between
-            checkpoints, such as `"5"`, or minutes, such as `"10m"`. The last epoch always has one.
-        state: values of the running metrics with which the first epoch goes on.
+    With several workers the chief writes it, and its clock decides when. The last epoch always has one. `state` are
+    values of the running metrics with which the first epoch goes on.
     """
 
     def __init__(self, training: "Training", state: Sequence[float] | None = None):

@@ -26,28 +26,18 @@ def run_path(folder: str | Path) -> Path:
 
 
 class RunFolder:
-    """The files of a run, by name.
-
-    Args:
-        path: the folder.
-
-    Attributes:
-        config: every setting of the run.
-        graph: folder of the prepared graph, vocabulary and triples.
-        model: the best weights so far.
-        sharded_model: the same of a training with parameter servers: a folder, which they write in parts.
-        metrics: a JSON object for each epoch; `metrics.csv` has the same.
-        logs: the logs for TensorBoard.
-        evaluations: metrics (`test.json`) and ranks (`test.npz`) of the evaluations.
-        soft_labels: those that the recipe auto made for the run.
-    """
+    """The files of a run, by name, in the folder `path`."""
 
     def __init__(self, path: Path):
         self.path = path
-        self.config, self.graph = path / "config.yaml", path / "graph"
-        self.model, self.sharded_model = path / "model.keras", path / "model"
-        self.metrics, self.logs, self.evaluations = path / "metrics.jsonl", path / "logs", path / "evaluations"
-        self.soft_labels = path / "soft-labels.npz"
+        self.config = path / "config.yaml"  # every setting of the run
+        self.graph = path / "graph"  # folder of the prepared graph, vocabulary and triples
+        self.model = path / "model.keras"  # the best weights so far
+        self.sharded_model = path / "model"  # the same with parameter servers: a folder, which they write in parts
+        self.metrics = path / "metrics.jsonl"  # a JSON object for each epoch; `metrics.csv` has the same
+        self.logs = path / "logs"  # for TensorBoard
+        self.evaluations = path / "evaluations"  # metrics (`test.json`) and ranks (`test.npz`)
+        self.soft_labels = path / "soft-labels.npz"  # those that the recipe auto made for the run
 
     def checkpoints(self) -> list[Path]:
         """Returns the complete checkpoints, oldest first; each holds the model and `state.json`."""

@@ -66,9 +66,6 @@ class TensorBoard(keras.callbacks.Callback):
 
     Of several workers the chief writes the logs. The others compute the same, since what TensorFlow computes under the
     strategy may need all workers, and write to a temporary folder.
-
-    Args:
-        training: the training that is about to begin.
     """
 
     def __init__(self, training: Training):
