@@ -75,15 +75,10 @@ def entity_degrees(triples: np.ndarray, num_entities: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Csr:
-    """Lists of entities, ascending and distinct: list `i` is `entities[offsets[i]:offsets[i + 1]]`.
+    """Lists of entities, ascending and distinct: list `i` is `entities[offsets[i]:offsets[i + 1]]`."""
 
-    Args:
-        offsets: int64 [rows + 1].
-        entities: int32 [listed entities].
-    """
-
-    offsets: np.ndarray
-    entities: np.ndarray
+    offsets: np.ndarray  # int64 [rows + 1]
+    entities: np.ndarray  # int32 [listed entities]
 
     def __getitem__(self, row: int) -> np.ndarray:
         return self.entities[self.offsets[row] : self.offsets[row + 1]]
@@ -167,14 +162,10 @@ class KnownAnswers:
 
     A query is (side, anchor, relation): the entity sought stands on `side`, the `anchor` on the other one. Its key is
     `(side * num_entities + anchor) * num_relations + relation`.
-
-    Args:
-        keys: int64 [queries], ascending.
-        answers: the entities that answer each query.
     """
 
-    keys: np.ndarray
-    answers: Csr
+    keys: np.ndarray  # int64 [queries], ascending
+    answers: Csr  # the entities that answer each query
     num_entities: int
     num_relations: int
 

@@ -22,20 +22,13 @@ class Shards:
 
     What needs an array, such as `np.asarray` or an index, reads all triples into memory; `blocks` and
     `jobi_tf.training_batches` do not.
-
-    Args:
-        folder: where the files are, on a local disk or in a file system of TensorFlow, such as `gs://` or `s3://`.
-        files: their names.
-        counts: number of triples of each; all but the last are multiples of `block`.
-        block: triples that are read together.
-        window: blocks whose triples are shuffled with each other.
     """
 
-    folder: str
-    files: Sequence[str]
-    counts: Sequence[int]
-    block: int = BLOCK
-    window: int = WINDOW
+    folder: str  # on a local disk or in a file system of TensorFlow, such as `gs://` or `s3://`
+    files: Sequence[str]  # their names
+    counts: Sequence[int]  # number of triples of each; all but the last are multiples of `block`
+    block: int = BLOCK  # triples that are read together
+    window: int = WINDOW  # blocks whose triples are shuffled with each other
 
     def __len__(self) -> int:
         return sum(self.counts)

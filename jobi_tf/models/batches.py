@@ -32,20 +32,13 @@ class Batch:
 class OwnNegatives(Batch):
     """Triples, each with its own negatives: one list for both sides.
 
-    Args:
-        triples: int32 [B, 3].
-        negatives: entities, int32 [B, n].
-        head_counts: number of negatives of each triple, from the left, that replace its head, int32 [B]; the others
-            replace its tail.
-        weights: what each triple counts for regularisers, float32 [B]; 1 without it.
-
     Scores: float32 [B, 1 + n], of the triple and of its negatives.
     """
 
-    triples: tf.Tensor
-    negatives: tf.Tensor
-    head_counts: tf.Tensor
-    weights: tf.Tensor | None = None
+    triples: tf.Tensor  # int32 [B, 3]
+    negatives: tf.Tensor  # entities, int32 [B, n]
+    head_counts: tf.Tensor  # negatives of each triple, from the left, that replace its head, not its tail, int32 [B]
+    weights: tf.Tensor | None = None  # what each triple counts for regularisers, float32 [B]; 1 without it
 
     def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
         """Scores the triple, as a candidate for its own head, and its negatives."""
@@ -57,19 +50,13 @@ class OwnNegatives(Batch):
 class OwnNegativesBySide(Batch):
     """Triples, each with its own negatives: a list for each side.
 
-    Args:
-        triples: int32 [B, 3].
-        head_negatives: entities that replace the head of each triple, int32 [B, m].
-        tail_negatives: entities that replace its tail, int32 [B, m].
-        weights: what each triple counts for regularisers, float32 [B]; 1 without it.
-
     Scores: float32 [B, 2, 1 + m], on each side of the triple and of its negatives.
     """
 
-    triples: tf.Tensor
-    head_negatives: tf.Tensor
-    tail_negatives: tf.Tensor
-    weights: tf.Tensor | None = None
+    triples: tf.Tensor  # int32 [B, 3]
+    head_negatives: tf.Tensor  # entities that replace the head of each triple, int32 [B, m]
+    tail_negatives: tf.Tensor  # entities that replace its tail, int32 [B, m]
+    weights: tf.Tensor | None = None  # what each triple counts for regularisers, float32 [B]; 1 without it
 
     def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
         """Scores the triple, as a candidate for its own head and for its own tail, and its negatives."""
@@ -106,17 +93,12 @@ def _score_lists(
 class SharedNegatives(Batch):
     """Chunks of c triples that share their negatives: one list for both sides.
 
-    Args:
-        chunks: triples, int32 [C, c, 3].
-        negatives: entities, int32 [C, n], of which the first n // 2 replace heads and the others tails.
-        weights: what each triple counts for regularisers, float32 [C, c]; 1 without it.
-
     Scores: float32 [C, c, 1 + n], of each triple and of the negatives of its chunk in its place.
     """
 
-    chunks: tf.Tensor
-    negatives: tf.Tensor
-    weights: tf.Tensor | None = None
+    chunks: tf.Tensor  # triples, int32 [C, c, 3]
+    negatives: tf.Tensor  # entities, int32 [C, n], of which the first n // 2 replace heads and the others tails
+    weights: tf.Tensor | None = None  # what each triple counts for regularisers, float32 [C, c]; 1 without it
 
     def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
         """Scores the triples of a chunk with its negatives by one matrix product for each side."""
@@ -130,19 +112,13 @@ class SharedNegatives(Batch):
 class SharedNegativesBySide(Batch):
     """Chunks of c triples that share their negatives: a list for each side.
 
-    Args:
-        chunks: triples, int32 [C, c, 3].
-        head_negatives: entities that replace heads, int32 [C, m].
-        tail_negatives: entities that replace tails, int32 [C, m].
-        weights: what each triple counts for regularisers, float32 [C, c]; 1 without it.
-
     Scores: float32 [C, c, 2, 1 + m], on each side of each triple and of the negatives of its chunk in its place.
     """
 
-    chunks: tf.Tensor
-    head_negatives: tf.Tensor
-    tail_negatives: tf.Tensor
-    weights: tf.Tensor | None = None
+    chunks: tf.Tensor  # triples, int32 [C, c, 3]
+    head_negatives: tf.Tensor  # entities that replace heads, int32 [C, m]
+    tail_negatives: tf.Tensor  # entities that replace tails, int32 [C, m]
+    weights: tf.Tensor | None = None  # what each triple counts for regularisers, float32 [C, c]; 1 without it
 
     def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives]:
         """Scores the triples of a chunk with its negatives by one matrix product for each side."""
@@ -171,23 +147,15 @@ def _score_chunks(
 class Queries(Batch):
     """Queries with all entities as candidates.
 
-    Args:
-        anchors: the known entities, int32 [B].
-        relations: int32 [B].
-        sides: the side that is sought, `HEAD` (0) or `TAIL` (1), int32 [B].
-        answers: the answers to each query, int32 [B, m], padded with -1.
-        weights: what each query counts, float32 [B].
-        pair_entities: the entities that the pair head scores, int32 [B, M], each row the same; all without it.
-
     Scores: float32 [B, E], of the pair head [B, M] with `pair_entities`.
     """
 
-    anchors: tf.Tensor
-    relations: tf.Tensor
-    sides: tf.Tensor
-    answers: tf.Tensor
-    weights: tf.Tensor
-    pair_entities: tf.Tensor | None = None
+    anchors: tf.Tensor  # the known entities, int32 [B]
+    relations: tf.Tensor  # int32 [B]
+    sides: tf.Tensor  # the side that is sought, `HEAD` (0) or `TAIL` (1), int32 [B]
+    answers: tf.Tensor  # the answers to each query, int32 [B, m], padded with -1
+    weights: tf.Tensor  # what each query counts, float32 [B]
+    pair_entities: tf.Tensor | None = None  # those that the pair head scores, int32 [B, M], equal rows; all without it
 
     def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives | None]:
         """Scores all entities by one matrix product for each head of the model."""

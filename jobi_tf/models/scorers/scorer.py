@@ -16,15 +16,10 @@ from jobi_tf.serialization import constructor_arguments
 
 @dataclass(frozen=True)
 class Relations:
-    """The relations of a batch of queries, each distinct relation once.
+    """The relations of a batch of queries, each distinct relation once."""
 
-    Args:
-        rows: what the queries take for each distinct relation, float32 [U, …].
-        place: row of each query's relation in `rows`, int32 [...].
-    """
-
-    rows: tf.Tensor
-    place: tf.Tensor
+    rows: tf.Tensor  # what the queries take for each distinct relation, float32 [U, …]
+    place: tf.Tensor  # row of each query's relation in `rows`, int32 [...]
 
     def __getitem__(self, queries: tf.Tensor) -> "Relations":
         """Returns the relations of some of the queries, given their numbers."""
