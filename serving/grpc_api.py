@@ -101,9 +101,8 @@ class Services(PredictionServiceServicer, ModelServiceServicer):
             return {key: self._array(key, tensor, signature) for key, tensor in request.inputs.items()}
 
         spec = request.model_spec
-        version, signature, outputs = await self._model.predict(
-            *_target(spec), spec.signature_name, read, context.time_remaining()
-        )
+        arguments = *_target(spec), spec.signature_name, read, context.time_remaining()
+        version, signature, outputs = await self._model.predict(*arguments)
         response = PredictResponse()
         response.model_spec.name = self._model.name
         response.model_spec.version.value = version.number

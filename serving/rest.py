@@ -129,9 +129,7 @@ class RestApp:
         try:
             names = await asyncio.shield(version.names[kind])
         except DataError as error:
-            raise ServingError(
-                StatusCode.NOT_FOUND, f"the folder of the export has no list of names ({FILES[kind]})"
-            ) from error
+            raise ServingError(StatusCode.NOT_FOUND, f"the export has no list of names ({FILES[kind]})") from error
         return JSONResponse({"names": names.search(query.get("prefix", ""), int(limit))})
 
 
@@ -225,9 +223,8 @@ def _parse(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict) or not isinstance(document.get("signature_name", ""), str):
         raise invalid("expected a JSON object, in which signature_name is a string")
     if ("instances" in document) == ("inputs" in document):
-        raise invalid(
-            "expected one of the keys instances and inputs, got " + ("both" if "inputs" in document else "neither")
-        )
+        got = "both" if "inputs" in document else "neither"
+        raise invalid(f"expected one of the keys instances and inputs, got {got}")
     return document
 
 

@@ -229,9 +229,8 @@ def build(files: tuple[Path, ...], columns: str | None, header: bool | None, out
 
     folder = out or Path(f"{files[0].name.split('.')[0]}-min{recipe['min_triples']}")
     progress = partial(click.echo, err=True)
-    sizes, steps = build_files(
-        files, folder, Recipe(**recipe), None if columns is None else columns.split(","), header, progress
-    )
+    chosen = None if columns is None else columns.split(",")
+    sizes, steps = build_files(files, folder, Recipe(**recipe), chosen, header, progress)
     rows: list = [*steps]
     if len(rows) > ROUNDS + 3:  # beside the rounds: what was read, what is distinct, and what was kept
         rows[2 + ROUNDS : -1] = [("…", "", "", f"({len(rows) - ROUNDS - 3} more)")]

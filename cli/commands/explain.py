@@ -50,9 +50,8 @@ def _print(found: "Explanation") -> None:
     rows = [[f"score of the {name} head", f"{score:.3f}"] for name, score in found.scores.items()]
     rows.append(["probability", _percent(found.probability)])
     rows += [[f"rank of the {side}", f"{rank:,.0f} of {found.candidates:,}"] for side, rank in found.ranks.items()]
-    rows += [
-        [f"training triples with this {side} and relation", f"{count:,}"] for side, count in found.occurrences.items()
-    ]
+    for side, count in found.occurrences.items():
+        rows.append([f"training triples with this {side} and relation", f"{count:,}"])
     print_table(["", "value"], rows)
     click.echo()
     if found.paths:

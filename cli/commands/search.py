@@ -74,10 +74,8 @@ def search(
         if quiet:
             results = run(chosen, out, jobs, storage)
         else:
-            click.echo(
-                f"search    {chosen.sampler}, {chosen.size} trials, by validation {METRICS[chosen.metric]}", err=True
-            )
-            click.echo(f"folder    {out}", err=True)
+            judged = f"{chosen.size} trials, by validation {METRICS[chosen.metric]}"
+            click.echo(f"search    {chosen.sampler}, {judged}\nfolder    {out}", err=True)
             with JobDisplay() as display:
                 results = run(chosen, out, jobs, storage, _Progress(chosen, display))
     except KeyboardInterrupt:

@@ -280,9 +280,8 @@ def query_batches(
         factors = rare_weight + (1 - rare_weight) * degrees[parts.entities] / degrees.max()
         factors = tf.constant(factors / factors.mean(), tf.float32)  # one for each query
     if soft_labels is not None:
-        soft = tf.constant(
-            np.stack([soft_labels.entities, soft_labels.shares(soft_weight or SOFT_WEIGHT)], 1), tf.float32
-        )
+        shares = soft_labels.shares(soft_weight or SOFT_WEIGHT)
+        soft = tf.constant(np.stack([soft_labels.entities, shares], 1), tf.float32)
         places = tf.constant(place)
     order, turns = stream(seed, "order"), stream(seed, "pair entities")
     entities = graph.num_entities

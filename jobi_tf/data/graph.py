@@ -290,7 +290,7 @@ def _columns(triples: Any, split: str) -> list[list[Any]]:
     elif hasattr(triples, "edges"):  # a networkx graph
         if not triples.is_directed():
             raise DataError(
-                f"expected a directed networkx graph in {split}, as edges go from head to tail, got {triples}"
+                f"expected a directed networkx graph in {split}, with edges from head to tail, got {triples}"
             )
         triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
         if any(relation is None for _, relation, _ in triples):
@@ -322,9 +322,7 @@ def checked_weights(weights: Any, count: int) -> np.ndarray:
     except (TypeError, ValueError) as error:
         raise DataError(f"expected numbers as weights: {error}") from None
     if values.shape != (count,):
-        raise DataError(
-            f"expected a weight for each of the {count:,} training triples, got the shape {list(values.shape)}"
-        )
+        raise DataError(f"expected a weight for each of {count:,} training triples, got the shape {list(values.shape)}")
     if not np.isfinite(values).all() or (values < 0).any() or not values.any():
         raise DataError("expected finite weights, none of them negative and not all 0")
     return values

@@ -67,9 +67,8 @@ def load_graph(
         >>> load_graph("world").num_relations
         16
     """
-    return prepare(
-        dataset, archive=archive, split=split, columns=columns, header=header, weights=weights, seed=seed
-    ).graph
+    options: dict[str, Any] = {"columns": columns, "header": header, "weights": weights}
+    return prepare(dataset, archive=archive, split=split, seed=seed, **options).graph
 
 
 def prepare(

@@ -40,9 +40,8 @@ def synthesize(entities: int, relations: int, triples: int, seed: int = 0) -> Gr
         raise UsageError(f"expected at least {COMMUNITIES} entities and a relation, got {entities} and {relations}")
     held_out = min(5000, max(1, triples // 100))
     if triples < entities + 2 * held_out:
-        raise UsageError(
-            f"expected at least {entities + 2 * held_out:,} triples for {entities:,} entities, got {triples:,}"
-        )
+        least = entities + 2 * held_out
+        raise UsageError(f"expected at least {least:,} triples for {entities:,} entities, got {triples:,}")
     random = np.random.default_rng(seed)
     plan = _Plan(entities, relations, random)
     every = plan.distinct_triples(triples, random)

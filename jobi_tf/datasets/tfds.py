@@ -15,9 +15,7 @@ from jobi_tf.errors import MissingExtraError
 try:
     import tensorflow_datasets as tfds
 except ImportError as error:
-    raise MissingExtraError(
-        f"the builders for TensorFlow Datasets need an extra ({error}): pip install 'jobi-tf[tfds]'"
-    ) from None
+    raise MissingExtraError(f"TensorFlow Datasets need an extra ({error}): pip install 'jobi-tf[tfds]'") from None
 
 
 class TripleBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]

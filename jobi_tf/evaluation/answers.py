@@ -206,9 +206,7 @@ class ByName:
         seen = self.occurrences if typed else None
         best = best_answers(self.model, known, triples, side, k, new_only, seen, allowed)
         tables = []
-        for (entity, relation), triple, *row in zip(
-            queries, triples.tolist(), best.entities, best.scores, best.known, strict=True
-        ):
+        for (entity, relation), triple, *row in zip(queries, triples.tolist(), *best, strict=True):
             rows = []
             for answer, score, is_known in zip(*row, strict=True):
                 if answer >= 0:

@@ -46,9 +46,8 @@ def check_graph(model: RankedModel, graph: Graph) -> None:
         raise UsageError(f"expected a JoBi model, got {type(model).__name__}")
     sizes, expected = (graph.num_entities, graph.num_relations), (model.num_entities, model.num_relations)
     if sizes != expected:
-        raise UsageError(
-            f"expected the graph of the model, with {expected[0]:,} entities and {expected[1]:,} relations, got {graph}"
-        )
+        wanted = f"{expected[0]:,} entities and {expected[1]:,} relations"
+        raise UsageError(f"expected the graph of the model, with {wanted}, got {graph}")
 
 
 def check_finite(finite: Any) -> None:

@@ -37,7 +37,5 @@ def measure_drift(exact: StoredModel, rounded: StoredModel, triples: np.ndarray)
     for side in (HEAD, TAIL):
         answers = [model.best(side, queries[column(1 - side)], queries[1], 1)[1] for model in (exact, rounded)]
         same.append((answers[0] == answers[1]).numpy())
-    count = sum(map(len, same))
-    return Drift(
-        float(differences.max()), float(differences.mean()), float(np.concatenate(same).mean()), len(triples), count
-    )
+    equal, most = np.concatenate(same), float(differences.max())
+    return Drift(most, float(differences.mean()), float(equal.mean()), len(triples), len(equal))

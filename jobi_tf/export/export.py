@@ -190,9 +190,7 @@ def _check_weights(model: JoBi, dtype: str) -> None:
         if not np.isfinite(largest):
             raise JobiError("the model's weights hold NaN or infinity")
         if largest > float(tf.as_dtype(dtype).max):
-            raise UsageError(
-                f"expected weights of at most {tf.as_dtype(dtype).max:,.0f} for {dtype}, got {largest:,.0f}"
-            )
+            raise UsageError(f"expected weights up to {tf.as_dtype(dtype).max:,.0f} for {dtype}, got {largest:,.0f}")
 
 
 def _write(target: Path, run: ExportableRun, servable: Servable, exported: Exported, warmup: bool) -> None:

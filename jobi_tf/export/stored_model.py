@@ -115,9 +115,8 @@ class StoredModel(tf.Module):
 
     def is_known(self, side: int, anchor: tf.Tensor, relation: tf.Tensor, answers: tf.Tensor) -> tf.Tensor:
         """Returns whether answers, int [B, k], to queries as in `best` are known facts: bool [B, k]."""
-        return contains(
-            self.lists.known.value(), self._key(side, anchor, relation)[:, None] + tf.cast(answers, tf.int64)
-        )
+        keys = self._key(side, anchor, relation)[:, None] + tf.cast(answers, tf.int64)
+        return contains(self.lists.known.value(), keys)
 
     def _key(self, side: int, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns the key of answer 0 in `AnswerLists.known`, int64 [B]."""

@@ -208,9 +208,7 @@ FORMS: tuple[type[Batch], ...] = (OwnNegatives, OwnNegativesBySide, SharedNegati
 def batch_form(inputs: Mapping[str, tf.Tensor]) -> Batch:
     """Returns the form whose fields are the keys of `inputs`, integers as int32, or raises a `UsageError`."""
     if not isinstance(inputs, Mapping):
-        raise UsageError(
-            f"expected the fields of a batch by name, got {type(inputs).__name__}; see JoBi.score for triples"
-        )
+        raise UsageError(f"expected fields of a batch by name, got {type(inputs).__name__}; see JoBi.score for triples")
     for form in FORMS:
         required = {field.name for field in fields(form) if field.default is MISSING}
         if required <= inputs.keys() <= {field.name for field in fields(form)}:
@@ -319,8 +317,6 @@ def _chunk_scores(
         sides = list(zip(queries, (head, tail), (heads, tails), strict=True))
         own = [own_scores(scorer, query, scorer.candidate(x))[..., None] for query, x, _ in sides]
         negatives = [all_scores(scorer, query, scorer.candidate(x)) for query, _, x in sides]
-        lists = zip(own, negatives, strict=True)
-        scores.append(
-            tf.stack([tf.concat(x, -1) for x in lists], 2) if by_side else tf.concat([own[TAIL], *negatives], -1)
-        )
+        lists = [tf.concat(x, -1) for x in zip(own, negatives, strict=True)] if by_side else []
+        scores.append(tf.stack(lists, 2) if by_side else tf.concat([own[TAIL], *negatives], -1))
     return tf.stack(scores)

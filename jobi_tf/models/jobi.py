@@ -135,9 +135,7 @@ class JoBi(DistributedModel):
             for regularizer, metric in zip(self.regularizers, self._penalties, strict=True):
                 loss = tf.convert_to_tensor(regularizer(positives, self.heads))
                 if loss.shape.rank:
-                    raise UsageError(
-                        f"expected a scalar from the regularizer {regularizer.name}, got the shape {loss.shape}"
-                    )
+                    raise UsageError(f"expected a scalar from {regularizer.name}, got the shape {loss.shape}")
                 self.add_loss(loss)
                 metric.update_state(loss)
         return dict(zip(HEADS, scores, strict=False))

@@ -178,9 +178,8 @@ class Head(keras.layers.Layer):
         XLA has to know all sizes, so that a caller that it compiles as a whole cannot have queries in groups.
         """
         side = TAIL if self.reciprocal else side
-        return (
-            self.scorer.query(side, anchor, relations.each()) if xla else self.scorer.queries(side, anchor, relations)
-        )
+        scorer = self.scorer
+        return scorer.query(side, anchor, relations.each()) if xla else scorer.queries(side, anchor, relations)
 
     def queries_of_sides(self, sides: tf.Tensor, anchor: tf.Tensor, relations: Relations, xla: bool) -> tf.Tensor:
         """Returns the queries of a batch as `queries` does; `sides` are int32 [N], in any order."""

@@ -97,9 +97,8 @@ def listed_scores(
     parts = tf.stack(scorer.split_query(queries), 2) if count > 1 else tf.expand_dims(queries, 2)
     flat = tf.reshape(parts, [-1, heads_of_model * count * 2, queries.shape[-1]])
     product = _products if xla or on_gpu() else _products_on_cpu
-    products = tf.reshape(
-        product(flat, candidates, places, heads), [heads_of_model, count, -1, keras.ops.shape(places)[1]]
-    )
+    shape = [heads_of_model, count, -1, keras.ops.shape(places)[1]]
+    products = tf.reshape(product(flat, candidates, places, heads), shape)
     return scorer.score(*tf.unstack(products, count, 1))
 
 

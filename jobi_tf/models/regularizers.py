@@ -174,7 +174,5 @@ def get_all(
         raise UsageError(f"expected each regularizer once, got {', '.join(x.name for x in objects)}")
     for regularizer in objects:
         if regularizer.linear_only and not scorer.linear_in_relations:
-            raise UsageError(
-                f"expected a scorer that is linear in the relation for {regularizer.name}, got {scorer.name}"
-            )
+            raise UsageError(f"expected a scorer linear in the relation for {regularizer.name}, got {scorer.name}")
     return objects

@@ -133,9 +133,8 @@ class Experiment(SettingsFile):
             if repeated := [name for name in every if every.count(name) > 1]:
                 raise ValueError(f"expected each {kind} once, got {repeated[0]!r} {len(repeated)} times")
         everywhere = [row.name for row in self.rows if row.is_run and not row.datasets]
-        _check_names(
-            "metrics", self.metrics, [x for x in METRICS if self.kind == "relations" or x not in _OF_RELATIONS]
-        )
+        known = [x for x in METRICS if self.kind == "relations" or x not in _OF_RELATIONS]
+        _check_names("metrics", self.metrics, known)
         _check_names("baseline", [self.baseline] if self.baseline else [], everywhere)
         _check_names("by_dataset", self.by_dataset, self.datasets)
         _check_names("focus", self.focus, self.datasets)
@@ -172,9 +171,7 @@ class Experiment(SettingsFile):
         if given and self.kind != "table":
             raise ValueError(f"{place}: {given[0]}: expected the kind table, got {self.kind}")
         if row.merge and (row.is_trained or row.by_dataset or len(given) > 1):
-            raise ValueError(
-                f"{place}: merge: expected no settings, like, by_dataset, pool, rules or warm_start beside it"
-            )
+            raise ValueError(f"{place}: merge: expected no settings, like, by_dataset, pool, rules or warm_start")
         for field in ("by_dataset", "warm_start"):
             if getattr(row, field) and not row.is_trained:
                 raise ValueError(f"{place}: {field}: expected settings beside it")

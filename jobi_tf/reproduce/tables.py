@@ -46,10 +46,8 @@ def figures(plan: Plan) -> pd.DataFrame:
                 values += [(part, source.name, row.name, place, metric, side, paper, value) for value in found]
     frame = pd.DataFrame(values, columns=[*_KEYS, "paper", "value"])
     groups = frame.astype({"paper": float, "value": float}).groupby(_KEYS, sort=False)
-    aggregated = groups.agg(
-        mean=("value", "mean"), sd=("value", "std"), seeds=("value", "count"), paper=("paper", "first")
-    )
-    return aggregated.reset_index()
+    values_and_paper = {"mean": ("value", "mean"), "sd": ("value", "std"), "seeds": ("value", "count")}
+    return groups.agg(**values_and_paper, paper=("paper", "first")).reset_index()
 
 
 def _places(plan: Plan, source: Source, row: Row) -> Iterator[tuple[str, Any, str, str, float | None]]:
@@ -181,9 +179,8 @@ def gains(frame: pd.DataFrame, baseline: str, name: str) -> pd.DataFrame:
         the baseline with the suffix `_before`; empty where one of them has no complete run.
     """
     part = frame[frame["part"] == "relations"]
-    before, after = (
-        part[part["row"] == x].pivot(index=["at", "side"], columns="metric", values="mean") for x in (baseline, name)
-    )
+    rows = part[part["row"] == baseline], part[part["row"] == name]
+    before, after = (x.pivot(index=["at", "side"], columns="metric", values="mean") for x in rows)
     if before.empty or after.empty:
         return pd.DataFrame()
     both = after.join(before.drop(columns="triples").add_suffix("_before")).reset_index()

@@ -42,9 +42,8 @@ def write(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(
-        cell=lambda text: text.replace("|", "\\|"), join_lines=lambda text: " ".join(text.split())
-    )
+    environment.filters["cell"] = lambda text: text.replace("|", "\\|")
+    environment.filters["join_lines"] = lambda text: " ".join(text.split())
     values = {"plan": plan, "tables": found, "is_drawn": is_drawn, "absent": absent, "command": shlex.join(command)}
     with written_beside(page) as beside:
         text = environment.get_template("page.md").render(values, settings=_settings(plan), **_origin(plan))
@@ -83,9 +82,8 @@ def _settings(plan: Plan) -> dict[str, str]:
                     for name, value in settings.items()
                     if name not in hidden | needed.keys() and (name in _ALWAYS or value != defaults.get(name, value))
                 }
-        texts[source.name] = yaml.safe_dump(
-            lines, sort_keys=False, allow_unicode=True, default_flow_style=None, width=1000
-        )
+        form: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "width": 1000}
+        texts[source.name] = yaml.safe_dump(lines, allow_unicode=True, **form)
     return texts
 
 

@@ -296,9 +296,7 @@ def workers_needed(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[N
         if not several or isinstance(error, NOT_OF_OTHERS):
             raise
         other = "a parameter server" if has_servers(strategy) else "another worker"
-        raise JobiError(
-            f"{other} has ended, and training with it: resume {folder} by starting all processes again"
-        ) from error
+        raise JobiError(f"{other} has ended: resume {folder} by starting all processes again") from error
 
 
 def strategy_for(devices: str = "all", logical_devices: int = 1) -> tf.distribute.Strategy:

@@ -89,9 +89,8 @@ def _check(runs: Sequence[Run], weights: str) -> None:
         }
         for name, (ours, theirs) in values.items():
             if ours != theirs:
-                raise UsageError(
-                    f"expected runs with the same {name} to merge: {first.path} has {ours}, {run.path} has {theirs}"
-                )
+                pair = f"{first.path} has {ours}, {run.path} has {theirs}"
+                raise UsageError(f"expected runs with the same {name} to merge: {pair}")
     if weights == "fitted" and not len(first.graph.valid):
         raise UsageError(f"expected validation triples in {first.graph.name} to fit weights, got none: use equal")
 

@@ -95,10 +95,8 @@ class Run(ByName):
 
     def __repr__(self) -> str:
         """Returns folder, model and graph in one line."""
-        heads = "JoBi" if self.model.joint else "plain"
-        return (
-            f"<Run {self.path or 'not saved'}: {heads} {self.model.scorer.name}, d = {self.model.dim}, {self.graph!r}>"
-        )
+        model, heads = self.model, "JoBi" if self.model.joint else "plain"
+        return f"<Run {self.path or 'not saved'}: {heads} {model.scorer.name}, d = {model.dim}, {self.graph!r}>"
 
     def _repr_html_(self) -> str:
         settings = self.config.model_dump(exclude_unset=True).items()

@@ -74,9 +74,8 @@ class Steps:
         Returns:
             The sums of their losses, float32 [losses], once a worker has computed them.
         """
-        return self._coordinator.schedule(
-            self._steps, args=(tf.constant(first, tf.int64), tf.constant(count, tf.int64))
-        )
+        arguments = tf.constant(first, tf.int64), tf.constant(count, tf.int64)
+        return self._coordinator.schedule(self._steps, arguments)
 
     def _compute(self, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         """Computes some steps in a worker: the sums of their losses, float32 [losses]."""

@@ -214,10 +214,8 @@ class Sample:
             if "scalars" in parts:
                 scalars = {f"loss of a {split} sample/{name}": value for name, value in losses.items()}
                 if "pair" in outputs:
-                    auc = keras.metrics.AUC(from_logits=True)
-                    scalars[f"AUC of the pair head/{split}"] = auc(
-                        *(tf.reshape(x["pair"], [-1]) for x in (labels, outputs))
-                    )
+                    pairs = (tf.reshape(x["pair"], [-1]) for x in (labels, outputs))
+                    scalars[f"AUC of the pair head/{split}"] = keras.metrics.AUC(from_logits=True)(*pairs)
                 if split == "train":
                     scalars |= {f"norms of gradients/{name}": value for name, value in norms.items()}
                     scalars |= self._shares(labels)

@@ -250,9 +250,8 @@ def _fit(
             path_of_mean = folder.checkpoints()[-1] / MEAN
             with damaged("the mean of the weights of a run", path_of_mean), np.load(path_of_mean) as arrays:
                 average.count, average.other = state["epoch"], list(arrays.values())
-    training = Training(
-        folder, config, graph, model, *epoch(config, graph), state["epoch"], state["step"], ranking, best, average
-    )
+    done = state["epoch"], state["step"]
+    training = Training(folder, config, graph, model, *epoch(config, graph), *done, ranking, best, average)
     if callable(callbacks):
         callbacks = callbacks(training)
         check_callbacks(callbacks, or_function=False)
@@ -300,9 +299,8 @@ def _fit_by_keras(training: Training, callbacks: list[keras.callbacks.Callback])
             break
         first_step = (first + 1) * training.steps - steps
         with strategy.scope():
-            model.steps_per_execution = steps_per_execution(
-                steps, config.batch_size or 0, strategy.num_replicas_in_sync
-            )
+            devices = strategy.num_replicas_in_sync
+            model.steps_per_execution = steps_per_execution(steps, config.batch_size or 0, devices)
             model.make_train_function(force=True)  # the one of the part before has another number of steps
             model.fit(
                 distributed_batches(config, training.graph, strategy, first_step),

@@ -86,9 +86,8 @@ def search(
         try:
             pool.submit(_Search(space, path, study, processes, one_at_a_time(on_event)).run).result()
         except optuna.exceptions.StorageInternalError as error:
-            raise JobiError(
-                without_passwords(f"cannot use Optuna's storage in {storage or path / DATABASE}: {_reason(error)}")
-            ) from None
+            sentence = f"cannot use Optuna's storage in {storage or path / DATABASE}: {_reason(error)}"
+            raise JobiError(without_passwords(sentence)) from None
     results = Results.of(study, space, path)
     results.write()
     if not results.ranked():
@@ -272,5 +271,5 @@ def _check_same(space: Space, before: Mapping[str, Any], path: Path, dataset: bo
             new = now[key] | {"dataset": before[key]["dataset"]}
         if json.dumps(old) != json.dumps(new):  # in the same order
             raise UsageError(
-                f"expected the search of {path}, where {key} is {old}, got {new}: choose another folder by --out"
+                f"expected the search of {path} with {key} {old}, got {new}: choose another folder by --out"
             )

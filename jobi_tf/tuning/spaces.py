@@ -225,9 +225,7 @@ class Space(SettingsFile):
             idle &= without.keys()
             try:
                 if useless := [name for name in params if name in without]:
-                    raise UsageError(
-                        f"{useless[0]} has no effect: {without[useless[0]]}; tie one to another by `when:`"
-                    )
+                    raise UsageError(f"{useless[0]} has no effect: {without[useless[0]]}; tie it to another by `when:`")
                 self.config(params).check()
             except UsageError as error:
                 point = ", ".join(f"{name} {value}" for name, value in params.items())

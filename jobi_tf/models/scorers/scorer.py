@@ -211,9 +211,8 @@ class _Normal(keras.initializers.RandomNormal):
         # Philox draws four numbers for each value of its counter.
         skipped, rest = divmod(before, 4)
         counter += tf.constant([skipped, 0], tf.uint64)
-        drawn = tf.raw_ops.StatelessRandomNormalV2(
-            shape=tf.constant([rest + size], tf.int64), key=key, counter=counter, alg=1
-        )
+        count = tf.constant([rest + size], tf.int64)
+        drawn = tf.raw_ops.StatelessRandomNormalV2(shape=count, key=key, counter=counter, alg=1)
         return self.stddev * tf.reshape(drawn[rest:], shape)
 
 
