@@ -203,7 +203,7 @@ class KnownAnswers:
             for part in blocks(graph.split(name)):
                 answers = [find(keys, query_keys(x, part, *sizes))[1] for x, keys in zip(sides, asked, strict=False)]
                 parts.append(part[np.any(answers, axis=0)] if answers else part)
-        return cls.from_triples(np.concatenate(parts), *sizes)
+        return cls.from_triples(np.concatenate([*parts, np.empty((0, 3), np.int32)]), *sizes)  # of no splits too
 
     def queries(self) -> np.ndarray:
         """Returns the anchor, the relation and the side of each query, int64 [queries, 3]."""
