@@ -13,11 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import HEAD, TAIL, column
 from jobi_tf.errors import DataError, JobiError, UsageError, check_at_least
 from jobi_tf.evaluation.calibration import Calibration, calibrate, sample
 from jobi_tf.export.card import model_card
 from jobi_tf.export.contract import BATCHES, contract, example_requests, write_id_tables, write_warmup
-from jobi_tf.export.drift import Drift, measure_drift
 from jobi_tf.export.lists import AnswerLists
 from jobi_tf.export.servable import Servable
 from jobi_tf.export.stored_model import StoredModel
@@ -26,6 +26,7 @@ from jobi_tf.models.jobi import JoBi
 
 DTYPES = ("float32", "float16")
 TOP_K, MAX_TOP_K = 100, 1000  # the default, and the greatest
+DRIFT_QUERIES = 500  # of which best answers are compared
 CHECKED_ROWS = 2**16  # of a table, at once
 LAST_VERSION = 2**63 - 1  # TensorFlow Serving stores versions in 64 bits
 
@@ -48,6 +49,24 @@ class ExportableRun(Protocol):
     @property
     def config(self) -> Any:
         """The settings of its training."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How the scores of an export differ from the model's."""
+
+    most: float  # greatest difference of a triple's score
+    mean: float  # mean difference
+    same_best: float  # share of queries, on both sides, with the same best answer, 0 to 1
+    triples: int  # their number
+    queries: int  # their number
+
+    def __str__(self) -> str:
+        """Returns the differences in one sentence."""
+        return (
+            f"scores of {self.triples:,} triples differ by {self.mean:.2g} on average, {self.most:.2g} at most; "
+            f"{self.same_best:.2%} of {self.queries:,} queries have the same best answer"
+        )
 
 
 @dataclass(frozen=True)
@@ -149,6 +168,18 @@ def export_run(
         servable = Servable(stored, run.graph, Path(names), top_k, calibration.slope, calibration.intercept)
         _write(beside, run, servable, exported, warmup)
     return exported
+
+
+def measure_drift(exact: StoredModel, rounded: StoredModel, triples: np.ndarray) -> Drift:
+    """Compares the scores of `triples`, int32 [N, 3], and the best answers to the first of them as queries."""
+    differences = np.abs(exact.scores_of(triples) - rounded.scores_of(triples))
+    queries = tf.unstack(tf.constant(triples[:DRIFT_QUERIES], tf.int64), axis=1)
+    same = []
+    for side in (HEAD, TAIL):
+        answers = [model.best(side, queries[column(1 - side)], queries[1], 1)[1] for model in (exact, rounded)]
+        same.append((answers[0] == answers[1]).numpy())
+    equal, most = np.concatenate(same), float(differences.max())
+    return Drift(most, float(differences.mean()), float(equal.mean()), len(triples), len(equal))
 
 
 @contextmanager
