@@ -58,7 +58,10 @@ class _Sparse:
         if tables[0].dtype == tf.bfloat16:
             _update_blocks(type(self), tables, rows, gradients, settings, self.xla)
         elif self.xla or self.concurrent or on_gpu():
-            _add(type(self), tables, rows, gradients, settings)
+            # XLA ignores additions to rows beyond the table, and no addition of another worker is lost.
+            added = _changes(type(self), gradients, settings, [tf.gather(table, rows) for table in tables[1:]])
+            for table, change in zip(tables, added, strict=True):
+                table.scatter_add(tf.IndexedSlices(change, rows))
         else:
             tf.cond(
                 tf.size(rows) >= math.ceil(LARGE_SHARE * tables[0].shape[0]),
@@ -274,19 +277,6 @@ def _dtype(variable: keras.Variable) -> str:
 def _aligned(rows: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
     """Appends axes of size 1 to `rows`, [U, ...], so that it broadcasts over `others`, which has more axes."""
     return tf.reshape(rows, tf.concat([tf.shape(rows), tf.ones([len(others.shape) - len(rows.shape)], tf.int32)], 0))
-
-
-def _add(
-    rule: type[_Sparse], tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings
-) -> None:
-    """Updates some rows of [variable, slots...] by adding to them.
-
-    XLA ignores additions to rows that do not exist, which `sum_repeated` returns, and no addition of another worker is
-    lost.
-    """
-    added = _changes(rule, gradients, settings, [tf.gather(table, rows) for table in tables[1:]])
-    for table, change in zip(tables, added, strict=True):
-        table.scatter_add(tf.IndexedSlices(change, rows))
 
 
 def _update_blocks(

@@ -135,10 +135,7 @@ class _Display:
             return "Interrupted before training began."
         folder = self.training.folder
         if not folder.checkpoints():
-            return (
-                f"Interrupted before the first checkpoint: there is nothing to resume in {folder.path}, which you can "
-                "delete."
-            )
+            return f"Interrupted before the first checkpoint: nothing can be resumed, so delete {folder.path}."
         state = folder.read_state(folder.checkpoints()[-1])
         kept = f"epoch {state['epoch']}" + (f" and {state['step']:,} steps" if state["step"] else "")
         launched = os.environ.get(LAUNCHED, "")

@@ -289,9 +289,7 @@ def _columns(triples: Any, split: str) -> list[list[Any]]:
         triples = zip(*(frame[:, i].to_list() for i in places), strict=True)
     elif hasattr(triples, "edges"):  # a networkx graph
         if not triples.is_directed():
-            raise DataError(
-                f"expected a directed networkx graph in {split}, with edges from head to tail, got {triples}"
-            )
+            raise DataError(f"expected a directed networkx graph in {split}, edges from head to tail, got {triples}")
         triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
         if any(relation is None for _, relation, _ in triples):
             raise DataError(f"expected an attribute `relation` of each edge in {split}, got an edge without it")

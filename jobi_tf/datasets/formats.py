@@ -22,10 +22,6 @@ def as_csv(path: Path, columns: "Columns") -> BinaryIO:
 
     Of RDF only triples whose object is a resource are taken, since literals are no entities.
 
-    Args:
-        path: a file whose name ends in one of `SUFFIXES`.
-        columns: which columns; by default those of a known header, else the first three.
-
     Raises:
         MissingExtraError: rdflib, or pandas and pyarrow, are not installed.
         DataError: the file cannot be read, or does not have these columns.

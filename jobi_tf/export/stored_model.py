@@ -98,7 +98,14 @@ class StoredModel(tf.Module):
             stop = tf.minimum(start + size, count)
             candidates = self._scorer.candidate(self._slice(start, stop))
             found = self._scorer.scores(queries, partial(_products, candidates=candidates))  # [B, stop - start]
-            found = self._allowed(found, side, anchor, relation, start, stop, new)
+            if self.lists.seen is not None:
+                first = (side * self.num_relations + relation) * self.lists.count
+                places = _listed(self.lists.seen.value(), first, start, stop)
+                nothing = tf.fill(tf.shape(found), UNKNOWN_SCORE)
+                found = tf.tensor_scatter_nd_update(nothing, places, tf.gather_nd(found, places))
+            if new:
+                places = _listed(self.lists.known.value(), self._key(side, anchor, relation), start, stop)
+                found = tf.tensor_scatter_nd_update(found, places, tf.fill(tf.shape(places)[:1], UNKNOWN_SCORE))
             values, places = tf.math.top_k(found, tf.minimum(k, stop - start))
             # Earlier answers stand first, as `top_k` keeps the first of equal scores.
             scores, order = tf.math.top_k(tf.concat([scores, values], 1), k)
@@ -130,27 +137,6 @@ class StoredModel(tf.Module):
         numbers = tf.reshape(tf.convert_to_tensor(self.entity), [-1])
         first, last = (tf.cast(x, tf.int64) * self.width for x in (start, stop))
         return tf.cast(tf.reshape(numbers[first:last], [-1, self.width]), tf.float32)
-
-    def _allowed(
-        self,
-        scores: tf.Tensor,
-        side: int,
-        anchor: tf.Tensor,
-        relation: tf.Tensor,
-        start: tf.Tensor,
-        stop: tf.Tensor,
-        new: bool,
-    ) -> tf.Tensor:
-        """Returns scores of a slice, float32 [B, stop - start], with `UNKNOWN_SCORE` for those that are left out."""
-        if self.lists.seen is not None:
-            first = (side * self.num_relations + relation) * self.lists.count
-            places = _listed(self.lists.seen.value(), first, start, stop)
-            nothing = tf.fill(tf.shape(scores), UNKNOWN_SCORE)
-            scores = tf.tensor_scatter_nd_update(nothing, places, tf.gather_nd(scores, places))
-        if new:
-            places = _listed(self.lists.known.value(), self._key(side, anchor, relation), start, stop)
-            scores = tf.tensor_scatter_nd_update(scores, places, tf.fill(tf.shape(places)[:1], UNKNOWN_SCORE))
-        return scores
 
     def _rows_at_once(self, most: int) -> int:
         """Returns how many queries are computed at once, up to `most`."""
