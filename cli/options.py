@@ -78,7 +78,10 @@ class Command(cloup.Command):
         try:
             _, _, order = self.make_parser(context).parse_args(list(args))
         except click.NoSuchOption as error:
-            meant = _synonym(error.option_name)
+            from jobi_tf.training import config
+
+            name = error.option_name.lstrip("-").replace("-", "_")
+            meant = SYNONYMS.get(name) or "--" + config.SYNONYMS.get(name, "").replace("_", "-")
             if any(meant in parameter.opts for parameter in self.params):
                 message = f"{error.message} Did you mean {meant}?"
                 raise click.NoSuchOption(error.option_name, message, ctx=context) from None
@@ -88,13 +91,6 @@ class Command(cloup.Command):
                 names = "/".join([*option.opts, *option.secondary_opts])
                 raise click.UsageError(f"Option {names} was given {order.count(option)} times.", context)
         return super().parse_args(context, args)
-
-
-def _synonym(flag: str) -> str:
-    from jobi_tf.training import config
-
-    name = flag.lstrip("-").replace("-", "_")
-    return SYNONYMS.get(name) or "--" + config.SYNONYMS.get(name, "").replace("_", "-")
 
 
 class Group(cloup.Group):

@@ -115,7 +115,10 @@ class Client:
         self._url = url.rstrip("/")
         self._retries = retries
         headers = {} if token is None else {b"Authorization": f"Bearer {token}".encode()}
-        verify = True if certificate is None else _trusting(Path(certificate))
+        try:
+            verify = certificate is None or ssl.create_default_context(cafile=certificate)
+        except OSError as error:  # an SSLError is one
+            raise DataError(f"expected certificates in PEM in {certificate}: {error.strerror or error}") from None
         try:
             seconds = httpx.Timeout(timeout, connect=min(timeout, 10))
             self._http = httpx.Client(base_url=self._url, headers=headers, verify=verify, timeout=seconds)
@@ -277,13 +280,6 @@ def _checked_rows(rows: Iterable[Sequence[str]], names: tuple[str, ...]) -> list
         if isinstance(row, str) or len(row) != len(names) or not all(isinstance(name, str) for name in row):
             raise UsageError(f"expected names as ({', '.join(names)}), got {row!r}")
     return listed
-
-
-def _trusting(certificate: Path) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=certificate)
-    except OSError as error:  # an SSLError is one
-        raise DataError(f"expected certificates in PEM in {certificate}: {error.strerror or error}") from None
 
 
 def _reason(reply: Any) -> str:

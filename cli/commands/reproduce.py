@@ -66,7 +66,7 @@ def reproduce(
         raise UsageError("expected the name of an experiment, or a YAML file (see `jobi-tf reproduce --list`)")
     if jobs > 1 and (dry_run or tables_only):
         raise UsageError("--jobs has no effect with --dry-run and --tables-only, which train nothing; remove it")
-    from jobi_tf.reproduce.runs import make_plan
+    from jobi_tf.reproduce.runs import Source, make_plan
 
     chosen = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]
     experiments = [Experiment.read(name) for name in chosen]
@@ -74,7 +74,9 @@ def reproduce(
         having = [x for x in experiments if {*rows} <= {row.name for row in x.rows}]
         experiments = [x.only(rows) for x in having or experiments]
     _check_distinct([experiment.name for experiment in experiments], "experiments")
-    sources = _sources(datasets, experiments)
+    known = {name for experiment in experiments for name in experiment.datasets}
+    sources = [Source.parse(text, known) for text in datasets]
+    _check_distinct([source.name for source in sources], "data sets (NAME=PATH)")
     sources_of = {x.name: _chosen(x, experiments, sources, ALL in names) for x in experiments}
     plans = [make_plan(x, sources_of[x.name], runs, seeds, quick) for x in experiments]
     for plan in plans:
@@ -102,15 +104,6 @@ def reproduce(
         click.echo(f"failed: {_name(run)}: {reason}", err=True)
     if session.failed or not session.written:
         sys.exit(1)
-
-
-def _sources(datasets: tuple[str, ...], experiments: list["Experiment"]) -> list["Source"]:
-    from jobi_tf.reproduce.runs import Source
-
-    known = {name for experiment in experiments for name in experiment.datasets}
-    sources = [Source.parse(text, known) for text in datasets]
-    _check_distinct([source.name for source in sources], "data sets (NAME=PATH)")
-    return sources
 
 
 def _check_distinct(names: list[str], kind: str) -> None:
