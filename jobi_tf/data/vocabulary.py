@@ -87,7 +87,7 @@ class Vocabulary:
         if items.dtype.kind not in "iu":
             return self.ids(text_of(x) for x in items.tolist())
         if not is_array and items.size and str(items[0]) in self:
-            raise DataError(f"expected {self.kind} names as text or ids as an array, got {items[0]}, which can be both")
+            raise DataError(f"expected {self.kind} names as text or ids as an array, got {items[0]}, which is either")
         wrong = items[(items < 0) | (items >= len(self))]
         if len(wrong):
             raise DataError(f"expected {self.kind} ids from 0 to {len(self) - 1:,}, got {wrong[0]}")

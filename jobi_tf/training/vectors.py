@@ -30,7 +30,7 @@ def warm_start(model: JoBi, graph: Graph, run: Run) -> None:
             raise UsageError(f"expected {name} {theirs} of {run.path} for a warm start, got {ours}")
     entities = _common(graph.entities, run.graph.entities)
     if not len(entities):
-        raise DataError(f"expected entities of {run.path} in {graph.name} for a warm start, no name is in both")
+        raise DataError(f"expected entities of {run.path} in {graph.name} for a warm start, no name in common")
     _copy(model.entities.table, run.model.entities.table.numpy(), entities)
     relations = _common(graph.relations, run.graph.relations)
     sizes = np.array([graph.num_relations, run.graph.num_relations])
@@ -69,7 +69,7 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> None:
     found = [rows.get(name, rows.get(name.replace(" ", "_"))) for name in graph.entities.names]
     pairs = [(i, row) for i, row in enumerate(found) if row is not None]
     if not pairs:
-        raise DataError(f"{path}: expected vectors of entities of {graph.name}, got none among {len(names):,} names")
+        raise DataError(f"{path}: expected vectors of entities of {graph.name}, none of {len(names):,} names is one")
     _copy(model.entities.table, vectors, np.array(pairs))
 
 
