@@ -387,6 +387,10 @@ def test_triples_of_names_make_a_graph_that_trains():
     [
         ([], {}, "training triples"),
         ([("a", "b")], {}, "three columns"),
+        ([("a", "b", "c"), ("a", "b")], {}, r"three columns .*\('a', 'b'\) in row 1"),
+        ([{"head": "a", "relation": "b", "tail": "c"}], {}, "three columns .*head.* in row 0"),
+        ([(b"\xff", "b", "c")], {}, "UTF-8"),
+        ([("a", " ", "c")], {}, "' '"),
         ("train.tsv", {}, "train.tsv"),
         (5, {}, "5"),
         ([("a", "b", "")], {}, "''"),

@@ -246,14 +246,15 @@ def _read_queries(source: BinaryIO, graph: "Graph | None") -> list[Query]:
     queries = []
     for number, line in enumerate(source.read().removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n").splitlines(), 1):
         try:
-            head, relation, tail = (None if name == "?" else name or None for name in line.decode().split("\t"))
+            first, relation, last = line.decode().split("\t")
+            head, tail = (None if name in ("?", "") else name for name in (first, last))
             if (head is None) == (tail is None):
                 raise ValueError
         except ValueError:  # a UnicodeDecodeError is one
             expected = "head, relation and tail in UTF-8 with tabs between them, and ? for either head or tail"
             found = line.decode(errors="backslashreplace")
             raise DataError(f"{source.name}:{number}: expected {expected}, got {found!r}") from None
-        queries.append(Query(head, relation or "", tail))
+        queries.append(Query(head, relation, tail))
         if graph is not None:
             try:
                 graph.relations.id(queries[-1].relation)

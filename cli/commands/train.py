@@ -162,7 +162,8 @@ class _Display:
             click.echo(f"epoch {last} is kept: no epoch was ranked on the validation split")
         click.echo(f"run folder {folder.path}")
         path = _quoted(folder.path)
-        self.print(f"next: jobi-tf evaluate {path}\n      jobi-tf tensorboard {path}")
+        logs = f"\n      jobi-tf tensorboard {path}" if folder.logs.is_dir() else ""
+        self.print(f"next: jobi-tf evaluate {path}{logs}")
 
 
 def _wrapped(line: str, indent: int) -> str:

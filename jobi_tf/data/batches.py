@@ -403,7 +403,7 @@ def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf
 def _endless(batch: Callable, first_step: int, triples: tf.data.Dataset | None = None) -> tf.data.Dataset:
     """Returns the batches of all steps, of the number of the step and, if they are a stream, of its triples."""
     check_at_least(0, first_step=0 if tf.is_tensor(first_step) else first_step)
-    steps = tf.data.Dataset.range(first_step, np.iinfo(np.int64).max)
+    steps = tf.data.Dataset.range(tf.cast(first_step, tf.int64), np.iinfo(np.int64).max)
     if triples is not None:
         steps = tf.data.Dataset.zip(steps, triples)
     batch = tf.autograph.experimental.do_not_convert(batch)  # there is nothing to convert, which would take time
@@ -412,4 +412,6 @@ def _endless(batch: Callable, first_step: int, triples: tf.data.Dataset | None =
     # Nothing is left to tune, and the sleeping tuner would delay the end of training by seconds (TensorFlow 2.21).
     options = tf.data.Options()
     options.autotune.enabled = False
+    # Reading shards counts as state, which a checkpoint of the iterator could not hold; but only the step is.
+    options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     return batches.with_options(options)

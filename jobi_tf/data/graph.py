@@ -13,7 +13,7 @@ import numpy as np
 from jobi_tf.data.shards import Shards, blocks
 from jobi_tf.data.vocabulary import Vocabulary, text_of
 from jobi_tf.errors import DataError, UsageError, damaged
-from jobi_tf.files import new_folder
+from jobi_tf.files import check_new, new_folder
 from jobi_tf.tables import html_table
 
 FORMAT = 1
@@ -193,7 +193,12 @@ class Graph:
         return digest.hexdigest()
 
     def save(self, folder: str | Path) -> None:
-        """Writes the graph as `folder`, which must not exist. It appears complete or not at all."""
+        """Writes the graph as a new folder, which appears complete or not at all.
+
+        Raises:
+            UsageError: the folder has files already.
+        """
+        check_new(Path(folder))
         with new_folder(Path(folder)) as beside:
             self.write(beside)
 
@@ -243,6 +248,11 @@ class Graph:
         arrays: dict[str, Any] = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
         if shards := meta.get("shards"):
             arrays["train"] = Shards(**shards | {"folder": shards["folder"] or str(folder)})
+            own = Path(shards["folder"], "graph.json")  # of a graph that was written before this one
+            if shards["folder"] and own.is_file() and json.loads(own.read_text())["fingerprint"] != meta["fingerprint"]:
+                raise DataError(
+                    f"expected the training triples of {folder} in {own.parent}, found those of another graph"
+                )
         if missing := [f"{name}.npy" for name in SPLITS if name not in arrays]:
             raise DataError(f"expected {', '.join(missing)} in {folder}, found none")
         graph = cls(
@@ -299,15 +309,18 @@ def _columns(triples: Any, split: str) -> list[list[Any]]:
     if not len(rows):
         return [[], [], []]
     if rows.ndim != 2 or rows.shape[1] != 3:
-        raise DataError(f"expected three columns (head, relation, tail) in {split}, got the shape {list(rows.shape)}")
+        is_triple = [isinstance(row, list | tuple | np.ndarray) and len(row) == 3 for row in rows.tolist()]
+        row = is_triple.index(False) if False in is_triple else 0
+        raise DataError(f"expected three columns (head, relation, tail) in {split}, got {rows[row]!r} in row {row}")
     return rows.T.tolist()
 
 
 def _checked_name(value: Any, row: int, split: str) -> str:
     """Returns a name as text; a DataError if it is missing or has a character that separates names in files."""
     name = text_of(value)
-    if not name or any(x in name for x in "\n\r\t"):
-        raise DataError(f"expected a name in one line and without tabs in row {row} of {split}, got {value!r}")
+    if not name or name.isspace() or any(x in name for x in "\0\n\r\t"):
+        what = "a name, in one line and without tabs and NUL bytes,"
+        raise DataError(f"expected {what} in row {row} of {split}, got {value!r}")
     if not name.isascii() and any("\ud800" <= x <= "\udfff" for x in name):
         raise DataError(f"expected a name that UTF-8 can write in row {row} of {split}, got {value!r}")
     return name

@@ -73,8 +73,14 @@ class Part:
     index: int
     count: int
 
+    def __post_init__(self) -> None:
+        check_at_least(0, index=self.index)
+        check_at_least(self.index + 1, count=self.count)
+
     def of(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns the rows of this part: [B, ...] → [B / count, ...]."""
+        if rows.shape[0] and rows.shape[0] % self.count:
+            raise UsageError(f"expected batches that {self.count} parts share evenly, got {rows.shape[0]} rows")
         if self.count == 1:
             return rows
         size = (rows.shape[0] or tf.shape(rows)[0]) // self.count

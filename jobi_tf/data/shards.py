@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,26 @@ class Shards:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.concatenate([*self.blocks()]).astype(dtype or np.int32, copy=False)
 
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return chain.from_iterable(self.blocks())
+
     def __getitem__(self, index: Any) -> np.ndarray:
         return np.asarray(self)[index]
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the triples as an array, (N, 3)."""
+        return len(self), 3
+
     def paths(self) -> list[str]:
-        """Returns the paths of the files; raises a `DataError` if one has another size than its triples."""
+        """Returns the paths of the files; raises a `DataError` if one is missing or not of their size."""
         paths = [f"{self.folder}/{file}" for file in self.files]
         for path, count in zip(paths, self.counts, strict=True):
-            if (size := _size(path)) != count * RECORD:
+            try:
+                size = _size(path)
+            except FileNotFoundError:
+                raise DataError(f"expected the training triples of the graph in {path}, found nothing there") from None
+            if size != count * RECORD:
                 raise DataError(f"{path}: expected {count * RECORD:,} bytes ({count:,} triples), got {size:,} bytes")
         return paths
 

@@ -17,7 +17,7 @@ def text_of(value: Any) -> str | None:
     itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
     if value is None or not isinstance(itself, bool | np.bool_) or not itself:
         return None
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value)
 
 
 class Vocabulary:
@@ -87,7 +87,9 @@ class Vocabulary:
         if items.dtype.kind not in "iu":
             return self.ids(text_of(x) for x in items.tolist())
         if not is_array and items.size and str(items[0]) in self:
-            raise DataError(f"expected {self.kind} names as text or ids as an array, got {items[0]}, which is either")
+            raise DataError(
+                f"expected {self.kind} names as text or ids as an array, got {items[0]}, which may be either"
+            )
         wrong = items[(items < 0) | (items >= len(self))]
         if len(wrong):
             raise DataError(f"expected {self.kind} ids from 0 to {len(self) - 1:,}, got {wrong[0]}")

@@ -11,6 +11,7 @@ import platformdirs
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, JobiError
+from jobi_tf.files import new_folder
 
 _ABANDONED = 600.0
 """Seconds without a change after which something incomplete is not being written any more."""
@@ -51,7 +52,8 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
     make_folder(folder.parent)
     graph = build()
     try:
-        graph.save(folder)
+        with new_folder(folder) as beside:
+            graph.write(beside)
     except OSError as error:
         if not (folder / "graph.json").exists():  # otherwise another process was faster, and its copy is as good
             raise failure("write", folder, error) from None

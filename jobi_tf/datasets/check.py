@@ -1,5 +1,6 @@
 """Checks of a data set: duplicates, names unseen in training, and relations through which answers leak."""
 
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -9,6 +10,7 @@ from scipy import sparse
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import distinct_triples
+from jobi_tf.data.vocabulary import Vocabulary
 
 _EXAMPLES = 3
 
@@ -74,7 +76,8 @@ def check(graph: Graph, *, threshold: float = 0.8, min_support: int = 10) -> Rep
     """
     triples = _Triples(graph)
     pairs, flagged = _relation_pairs(triples, threshold, min_support)
-    findings = [_repeats(triples, split, split) for split in SPLITS]
+    findings = [_alike(names, kind) for names, kind in ((graph.entities, "entities"), (graph.relations, "relations"))]
+    findings += [_repeats(triples, split, split) for split in SPLITS]
     findings += [_repeats(triples, first, second) for first, second in combinations(SPLITS, 2)]
     for split in SPLITS[1:]:
         for kind in ("entities", "relations"):
@@ -153,6 +156,16 @@ def _relation_pairs(
 
 def _finding(check: str, split: str, found: np.ndarray, total: int, describe: Callable[[int], str]) -> Finding:
     return Finding(check, split, len(found), total, tuple(describe(x) for x in found[:_EXAMPLES].tolist()))
+
+
+def _alike(names: Vocabulary, kind: str) -> Finding:
+    """Finds names that differ from an earlier one only in spaces or in their form in Unicode."""
+    first: dict[str, str] = {}
+    plain = [" ".join(unicodedata.normalize("NFKC", name).split()) for name in names.names]
+    found = np.flatnonzero([first.setdefault(x, name) != name for x, name in zip(plain, names.names, strict=True)])
+    return _finding(
+        "names alike but for spaces or form", kind, found, len(names), lambda i: f"{names[i]!r}, {first[plain[i]]!r}"
+    )
 
 
 def _repeats(triples: _Triples, before: str, split: str) -> Finding:

@@ -59,8 +59,10 @@ def _rdf(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
 
     _, _, chosen = columns.locate(["head", "relation", "tail"], str(path), header=True)
     triples = (tuple(map(name, triple)) for triple in graph if not isinstance(triple[2], rdflib.Literal))
-    # A set has no order, and ids follow the order of rows.
-    return ([row[i] for i in chosen] for row in sorted(triples))
+    rows = sorted(triples)  # a set has no order, and ids follow the order of rows
+    if len(graph) and not rows:
+        raise DataError(f"{path}: expected triples of resources, got {len(graph):,} with literals as objects")
+    return ([row[i] for i in chosen] for row in rows)
 
 
 def _parquet(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:

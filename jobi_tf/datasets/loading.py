@@ -14,7 +14,7 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import archives, cache, reading
 from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD, DataSet
 from jobi_tf.datasets.reading import Columns
-from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.errors import DataError, JobiError, UsageError, check_at_least
 
 _READER = 4
 """Part of the cache key of local files: raise it when the same files would give another graph."""
@@ -82,6 +82,7 @@ def prepare(
     seed: int = 0,
 ) -> Prepared:
     """As `load_graph`, but also returns where the graph is kept and whether it came from the cache."""
+    check_at_least(0, seed=seed)
     name = str(dataset)
     path = Path(os.path.expanduser(name))
     named = isinstance(dataset, str) and name in NAMES

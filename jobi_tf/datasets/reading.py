@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import math
+import os
 import re
 import zlib
 from array import array
@@ -79,12 +80,14 @@ class Columns:
         is_text = not header
         if is_text:
             header = self.named or (known is not None if self.header is None else self.header)
-        if is_text and not self.triple and not self.weight:
-            if not header:
+        found = known if header and known else [1, 2, 3]
+        if is_text and not self.triple:
+            if not header and not self.weight:
                 return False, 3, [0, 1, 2]
-            if len(first) != 3:
-                raise DataError(f"{where}:1: expected 3 columns, got {len(first)}: choose three by option 'columns'")
-        triple = self.triple or (known if header and known else [1, 2, 3])
+            if len(first) > 4 and found != known if self.weight else len(first) != 3:
+                wanted = 3 + len(self.weight)
+                raise DataError(f"{where}:1: expected {wanted} columns, got {len(first)}: choose three by 'columns'")
+        triple = self.triple or found
         return header, len(first), _indices([*triple, *self.weight], fields, where)
 
 
@@ -291,7 +294,7 @@ def find_splits(folder: Path) -> dict[str, Path]:
     for split in SPLITS:
         found = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
         if len(found) != 1:
-            names = " and ".join(path.name for path in found) or "none"
+            names = " and ".join(path.name for path in found) or f"none among {_shown(sorted(os.listdir(folder)))}"
             one = " (to split one file, give its path and split)" if split != "train" and not found else ""
             raise DataError(
                 f"{folder}: expected one file for {split} ({', '.join(_KINDS)}, each also with .gz, "

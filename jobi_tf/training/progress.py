@@ -50,9 +50,10 @@ class Progress(keras.callbacks.Callback):
         now, trained = time.monotonic(), self._epoch + part
         self._begin = self._begin or (now, trained)  # the first step also compiles
         begin, before = self._begin
-        left = (now - begin) / (trained - before) * (config.epochs - trained) if trained > before else None
-        losses = _losses(logs, parts=self.bar.console.width >= _WIDE or not self.bar.console.is_terminal)
-        self.bar.show(part * training.triples, losses if left is None else f"{losses}  all ≤ {duration(left)}", state)
+        note = _losses(logs, parts=self.bar.console.width >= _WIDE or not self.bar.console.is_terminal)
+        if trained > before and config.epochs > self._epoch + 1:
+            note += f"  all ≤ {duration((now - begin) / (trained - before) * (config.epochs - trained))}"
+        self.bar.show(part * training.triples, note, state)
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         """Writes the lines of the epoch."""

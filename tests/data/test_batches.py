@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from jobi_tf.data.batches import (
     ANSWERS_PER_QUERY,
@@ -78,6 +79,18 @@ def test_the_parts_of_a_batch_are_made_by_themselves(options):
         for i, every in enumerate((inputs, labels)):
             for name, rows in every.items():
                 np.testing.assert_array_equal(rows, np.concatenate([half[i][name] for half in halves]))
+
+
+@pytest.mark.parametrize(("index", "count"), [(0, 0), (2, 2), (-1, 2), (0, 3)])
+def test_parts_that_do_not_share_a_batch_are_refused(index, count):
+    with pytest.raises(UsageError):
+        training_batches(GRAPH, 20, part=Part(index, count))
+
+
+def test_a_tensor_may_tell_the_first_step():
+    for first in (tf.constant(2), tf.constant(2, tf.int64)):
+        (batch,) = training_batches(GRAPH, 20, 4, first_step=first).take(1)
+        np.testing.assert_array_equal(batch[0]["triples"], stream(3, 20)[2][0]["triples"])
 
 
 def test_the_parts_of_a_batch_of_queries_are_made_by_themselves():

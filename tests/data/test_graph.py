@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jobi_tf.data.graph import Graph, Source
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, UsageError
 from tests.graphs import random_graph
 
 
@@ -71,6 +71,12 @@ def test_a_failed_save_leaves_nothing(tmp_path):
     with pytest.raises(ValueError, match="'x'"):
         broken.save(tmp_path / "graph")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_files_is_not_overwritten(tmp_path):
+    random_graph().save(tmp_path / "graph")
+    with pytest.raises(UsageError, match="graph has files"):
+        random_graph().save(tmp_path / "graph")
 
 
 def test_what_is_no_graph_is_refused(tmp_path):

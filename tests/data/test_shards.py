@@ -49,6 +49,8 @@ def test_what_is_written_is_read(tmp_path, files, count):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 12 * count
     np.testing.assert_array_equal(np.sort(shards[:], 0), TRIPLES[:count])
     np.testing.assert_array_equal(np.concatenate([*blocks(shards, 3)]), shards)
+    np.testing.assert_array_equal([*shards], shards)
+    assert shards.shape == (count, 3)
 
 
 def test_an_epoch_has_every_triple_once_but_those_that_fill_no_batch(graph):
@@ -94,6 +96,29 @@ def test_a_shard_of_another_size_is_damaged(graph, size):
         next(graph.train.blocks())
     with pytest.raises(DataError, match=path):
         training_batches(graph, 20, negatives=2)
+
+
+def test_shards_that_are_missing_or_of_another_graph_are_refused(tmp_path):
+    for name, seed in (("a", 0), ("b", 1)):
+        random_graph(seed=seed).save(tmp_path / name)
+    run = write_shards(tmp_path / "a", tmp_path / "shards", 2)
+    run.save(tmp_path / "run")
+    (tmp_path / "shards").rename(tmp_path / "moved")
+    with pytest.raises(DataError, match=r"shards/train-00000.*nothing there"):
+        KnownAnswers.of_graph(Graph.open(tmp_path / "run"), ("train",), run.valid)
+    write_shards(tmp_path / "b", tmp_path / "shards", 2)
+    with pytest.raises(DataError, match=r"shards, found those of another graph"):
+        Graph.open(tmp_path / "run")
+
+
+def test_the_place_in_a_stream_of_shards_can_be_saved(graph, tmp_path):
+    batches = iter(training_batches(graph, 20, negatives=2))
+    next(batches)
+    path = tf.train.Checkpoint(batches=batches).write(str(tmp_path / "place"))
+    expected = next(batches)[0]["triples"]
+    other = iter(training_batches(graph, 20, negatives=2))
+    tf.train.Checkpoint(batches=other).read(path)
+    np.testing.assert_array_equal(next(other)[0]["triples"], expected)
 
 
 def test_negatives_that_are_triples_of_shards_are_ignored(graph):

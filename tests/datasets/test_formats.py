@@ -25,9 +25,10 @@ def test_rdf_gives_the_triples_of_resources(tmp_path):
     a, b, c, near = (f"http://x/{name}" for name in ("a", "b", "c", "near"))
     assert read(tmp_path / "g.ttl") == [(a, near, b), (a, near, c), (b, near, a)]
     assert read(tmp_path / "g.nt") == [(a, near, b)]
-    (tmp_path / "g.nt").write_text("not RDF\n")
-    with pytest.raises(DataError, match=r"g\.nt"):
-        read(tmp_path / "g.nt")
+    for text, words in (("not RDF\n", ""), (NTRIPLES.splitlines()[1], ".*1 with literals")):
+        (tmp_path / "g.nt").write_text(text)
+        with pytest.raises(DataError, match=rf"g\.nt{words}"):
+            read(tmp_path / "g.nt")
 
 
 def test_parquet_takes_the_first_three_columns_or_the_chosen_ones(tmp_path):

@@ -203,6 +203,7 @@ def test_files_without_triples(tmp_path, train):
         ({"columns": ["1", "2", "y"]}, "x,y,z\n", r":1: .*different"),
         ({"weights": "w"}, "head,relation,tail\na,r,b\n", r":1: .*'w'"),
         ({"weights": 2}, "a,r,b\n", r":1: .*different"),
+        ({"weights": "w"}, "id,e1,r,e2,w\n1,a,r,b,1\n", r":1: .*4 columns, got 5"),
     ],
 )
 def test_columns_that_a_file_does_not_have(tmp_path, options, train, words):

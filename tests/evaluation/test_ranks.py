@@ -153,6 +153,7 @@ def test_validation_ranks_do_not_know_the_test_split():
     np.testing.assert_array_equal(evaluate(dense, split="valid").ranks["tail"].ranks(), expected)
     every = evaluate(dense, split="valid", filter_with=["train", "valid", "test"])
     np.testing.assert_array_equal(every.ranks["tail"].ranks(), asked)
+    assert evaluate(dense, filter_with=[]).metrics() == evaluate(dense, raw=True).metrics()
     one, the_same = (evaluate(dense, split="valid", filter_with=x).metrics() for x in ("train", ["train"]))
     assert one == the_same
 
