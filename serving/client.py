@@ -176,6 +176,8 @@ class Client:
     ) -> list[list[ServedAnswer]]:
         """Returns the best heads (`side` 0) or tails (1) of each query (entity, relation), like `Run.answers`."""
         check_at_least(1, k=k)
+        if side not in (0, 1):
+            raise UsageError(f"expected side 0 (head) or 1 (tail), got {side!r}")
         if k > _MOST_ANSWERS:
             raise UsageError(f"expected k to be at most {_MOST_ANSWERS:,}, as a model is exported for no more, got {k}")
         other, sought = ("tail", "head") if side == 0 else ("head", "tail")

@@ -155,7 +155,8 @@ class JoBi(DistributedModel):
             loss: a loss for each output, such as `{"triple": jobi_tf.SampledSoftmax(), "pair": ...}`.
             *args: as for `keras.Model.compile`.
             jit_compile: whether XLA compiles the whole training step, which is faster on a GPU for queries of all
-                entities. `"auto"` means `False` here: XLA then only compiles some functions, on CPUs.
+                entities. `"auto"` means `False` here: XLA then only compiles some functions, on CPUs. A step that XLA
+                compiles does not notice ids out of range.
             **kwargs: as for `keras.Model.compile`.
 
         Raises:

@@ -119,6 +119,7 @@ def test_inputs_that_are_no_rows_of_names(client):
         lambda: client.score([("entity 1", "relation 1")]),
         lambda: client.tails_of("ab"),
         lambda: client.heads_of(["ab"]),
+        lambda: client.answers(2, [("entity 1", "relation 1")]),
         lambda: client.tails("entity 1", "relation 1", k="a"),
     ):
         with pytest.raises(UsageError):
