@@ -1,14 +1,16 @@
 """Writing files and folders that are never half written."""
 
+import json
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
-from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.errors import JobiError, UsageError, damaged
 
 
 def check_new(folder: Path) -> None:
@@ -102,3 +104,17 @@ def new_folder(folder: Path) -> Iterator[Path]:
         with suppress(OSError):  # folders that hold something stay
             for path in made:
                 path.rmdir()
+
+
+def read_json(path: Path, expected: str, key: str) -> dict[str, Any]:
+    """Returns a JSON object with some key from the folder of a run; empty if there is no such file.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    if not path.exists():
+        return {}
+    with damaged(expected, path):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        _ = content[key]
+        return content

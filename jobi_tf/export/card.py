@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.evaluation.calibration import BINS
-from jobi_tf.evaluation.metrics import METRICS, best_row
+from jobi_tf.evaluation.metrics import METRICS, best_row, metric_texts
+from jobi_tf.files import read_json
 from jobi_tf.tables import markdown
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ MEANINGS = {
 def model_card(run: "ExportableRun", exported: "Exported", contract: Mapping[str, Any]) -> str:
     """Returns the card of an export, in Markdown; `contract` is the content of its `signature.json`."""
     model, fit, name = run.model, exported.calibration, exported.path.resolve().parent.name
-    left_out = LEFT_OUT.union(run.config.without_effect())
-    settings = run.config.model_dump(exclude=left_out, exclude_unset=run.config.own_program)
+    origin = f"trained {'jointly with a pair head (JoBi)' if model.joint else 'without a pair head'}"
+    if run.config.merged_from:
+        origin = f"merged from {len(run.config.merged_from)} runs"
     bins = [(f"{x.low:.2f}–{x.high:.2f}", f"{x.weight:.1%}", f"{x.probability:.3f}", f"{x.true:.3f}") for x in fit.bins]
     signatures = [
         (f"`{signature}`", _tensors(about["inputs"]), _tensors(about["outputs"]), MEANINGS[signature])
@@ -48,9 +50,9 @@ def model_card(run: "ExportableRun", exported: "Exported", contract: Mapping[str
         scorer=model.scorer.name,
         width=contract["width"],
         relations=", with reciprocal relations" if model.reciprocal else "",
-        training="jointly with a pair head (JoBi)" if model.joint else "without a pair head",
+        origin=origin,
         data=markdown(("", "number"), [(key, f"{count:,}") for key, count in _counts(run.graph).items()]),
-        settings=markdown(("setting", "value"), [(key, str(x)) for key, x in settings.items() if x is not None]),
+        training=_training(run.config),
         quality=_quality(run),
         bins=BINS,
         warnings="".join(f" **Warning: {text}.**" for text in fit.warnings()),
@@ -70,15 +72,34 @@ def _counts(graph: Graph) -> dict[str, int]:
     return counts | {"relations": graph.num_relations} | {f"{name} triples": len(graph.split(name)) for name in SPLITS}
 
 
+def _training(config: Any) -> str:
+    if config.merged_from:
+        sources = "".join(f"- `{source}`\n" for source in config.merged_from)
+        return f"This model was merged from {len(config.merged_from)} runs:\n\n{sources}"
+    settings = config.model_dump(exclude=LEFT_OUT.union(config.without_effect()), exclude_unset=config.own_program)
+    return markdown(("setting", "value"), [(key, str(x)) for key, x in settings.items() if x is not None])
+
+
 def _quality(run: "ExportableRun") -> str:
     rows = zip(*run.history.values(), strict=True)
     epochs = (dict(zip(run.history, row, strict=True)) for row in rows)
-    best = best_row(({k: v for k, v in epoch.items() if v is not None} for epoch in epochs), run.config.monitor)
-    if best is None:
-        return "Unknown: the validation split was not ranked during training.\n"
-    values = [(label, f"{best[f'val_{name}']:.4f}") for name, label in METRICS.items() if f"val_{name}" in best]
-    about = f"Filtered ranks of the validation split after epoch {best['epoch']}, whose weights these are."
-    return f"{about}\n\n" + markdown(("metric", "value"), values)
+    best = best_row(({k: v for k, v in epoch.items() if v is not None} for epoch in epochs), run.config.monitor) or {}
+    metrics = {"validation": {k.removeprefix("val_"): v for k, v in best.items()}, "test": run.test_metrics}
+    columns = {split: metric_texts(x) for split, x in metrics.items() if "mrr" in x}
+    if not columns:
+        return "Unknown: neither the validation nor the test split was ranked.\n"
+    about = "Filtered ranks; entities with equal scores have the mean of their ranks (realistic ties)."
+    if run.config.merged_from:
+        record = read_json(run.path / "merged.json", "the record of a merge", "held_out_mrr") if run.path else {}
+        if record.get("held_out_mrr"):
+            about += (
+                " Validation triples chose the weights of the merged runs: only test ranks are independent of them."
+            )
+    elif best:
+        about += f" The weights are those after epoch {best['epoch']}, the best one on the validation split."
+    if best:
+        about += " Validation ranks are not filtered with test triples."
+    return f"{about}\n\n" + markdown(("metric", *columns), list(zip(METRICS.values(), *columns.values(), strict=True)))
 
 
 def _limits(exported: "Exported", reciprocal: bool) -> Iterable[str]:

@@ -35,6 +35,10 @@ class ExportableRun(Protocol):
     """A run: what `jobi_tf.load_run` returns."""
 
     @property
+    def path(self) -> Path | None:
+        """The run folder; None if it is not saved."""
+
+    @property
     def model(self) -> JoBi:
         """The model."""
 
@@ -45,6 +49,10 @@ class ExportableRun(Protocol):
     @property
     def history(self) -> Mapping[str, Sequence[Any]]:
         """The metrics of each epoch, by name."""
+
+    @property
+    def test_metrics(self) -> Mapping[str, Any]:
+        """The metrics of the test split, by name; empty if they are not known."""
 
     @property
     def config(self) -> Any:

@@ -17,8 +17,8 @@ from jobi_tf.evaluation.evaluate import Evaluation, evaluate
 from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.evaluation.ranker import full_float32
 from jobi_tf.evaluation.ranks import rank_metrics
+from jobi_tf.files import read_json
 from jobi_tf.models.jobi import JoBi
-from jobi_tf.report.runs import read_json
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run

@@ -13,12 +13,12 @@ import numpy as np
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES
 from jobi_tf.errors import DataError, UsageError, damaged
-from jobi_tf.evaluation.metrics import METRICS, best_row
+from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.evaluation.significance import Difference, paired_bootstrap
 from jobi_tf.files import written_beside
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, run_summary, stored_evaluation
 
 if TYPE_CHECKING:
     from jobi_tf.evaluation.evaluate import Evaluation
@@ -66,13 +66,6 @@ def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result:
     return path
 
 
-def stored_evaluation(run_dir: Path) -> dict[str, Any]:
-    """Returns the metrics of the test split, empty if none are of the model's epoch; a `DataError` if damaged."""
-    folder = RunFolder(run_dir)
-    result = read_json(folder.evaluations / "test.json", "the metrics of an evaluation", "epoch")
-    return result if result and result["epoch"] == run_summary(folder)["best_epoch"] else {}
-
-
 def stored_ranks(run_dir: Path) -> np.ndarray:
     """Returns the stored ranks of the test split with realistic ties, float64 [N, 2]: as head and as tail.
 
@@ -87,33 +80,6 @@ def stored_ranks(run_dir: Path) -> np.ndarray:
                 return np.stack([Ranks(file[f"{x}_greater"], file[f"{x}_equal"]).ranks() for x in SIDES], 1)
     command = f"jobi-tf evaluate {shlex.quote(str(run_dir))}"
     raise DataError(f"expected an evaluation of {run_dir} on the test split: run `{command}` first")
-
-
-def read_json(path: Path, expected: str, key: str) -> dict[str, Any]:
-    """Returns a JSON object with some key, empty without a file; raises a `DataError` if it is damaged."""
-    if not path.exists():
-        return {}
-    with damaged(expected, path):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        _ = content[key]
-        return content
-
-
-def run_summary(folder: RunFolder) -> dict[str, Any]:
-    """Summarizes the metrics of a run's epochs.
-
-    Returns:
-        `best_epoch` (that of the model, the last one if none was ranked), its validation `metrics`, the number of
-        `epochs`, and their `seconds`.
-    """
-    rows = folder.read_metrics() or [{"epoch": 0}]
-    best = best_row(rows, folder.read_config().monitor) or rows[-1]
-    return {
-        "metrics": {name.removeprefix("val_"): x for name, x in best.items() if name.startswith("val_")},
-        "best_epoch": best["epoch"],
-        "epochs": rows[-1]["epoch"],
-        "seconds": sum(row.get("seconds") or 0 for row in rows),
-    }
 
 
 def run_values(path: Path) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobi_tf.files import written_beside
-from jobi_tf.report.runs import read_json, run_summary, store_evaluation
-from jobi_tf.training.run_folder import RunFolder, describe_environment
+from jobi_tf.files import read_json, written_beside
+from jobi_tf.report.runs import store_evaluation
+from jobi_tf.training.run_folder import RunFolder, describe_environment, run_summary
 
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph

@@ -22,7 +22,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import Table
 from jobi_tf.training.assembly import config_of, new_model
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder, run_path
+from jobi_tf.training.run_folder import RunFolder, run_path, stored_evaluation
 from jobi_tf.training.storage import has_weights, load_model, read_weights, save_model
 from jobi_tf.workers import parts_of, read_in_blocks
 
@@ -108,6 +108,11 @@ class Run(ByName):
         rows = RunFolder(self.path).read_metrics() if self.path else []
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
+
+    @property
+    def test_metrics(self) -> dict[str, Any]:
+        """The metrics of the test split that `jobi-tf evaluate` stored for this model, by name; empty without them."""
+        return stored_evaluation(self.path) if self.path else {}
 
     def _scores(self, triples: np.ndarray) -> np.ndarray:
         with full_float32():

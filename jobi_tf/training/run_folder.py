@@ -12,7 +12,8 @@ from typing import Any
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, UsageError, damaged, without_passwords
-from jobi_tf.files import check_new, written_beside
+from jobi_tf.evaluation.metrics import best_row
+from jobi_tf.files import check_new, read_json, written_beside
 from jobi_tf.training.config import TrainConfig, read_settings
 
 # Runs that are part of the package, by name.
@@ -94,6 +95,34 @@ class RunFolder:
         with damaged("a JSON object for each epoch", self.metrics):
             lines = self.metrics.read_text(encoding="utf-8").split("\n")[:-1]
             return [json.loads(line) for line in lines]
+
+
+def run_summary(folder: RunFolder) -> dict[str, Any]:
+    """Summarizes the metrics of a run's epochs.
+
+    Returns:
+        `best_epoch` (that of the model, the last one if none was ranked), its validation `metrics`, the number of
+        `epochs`, and their `seconds`.
+    """
+    rows = folder.read_metrics() or [{"epoch": 0}]
+    best = best_row(rows, folder.read_config().monitor) or rows[-1]
+    return {
+        "metrics": {name.removeprefix("val_"): x for name, x in best.items() if name.startswith("val_")},
+        "best_epoch": best["epoch"],
+        "epochs": rows[-1]["epoch"],
+        "seconds": sum(row.get("seconds") or 0 for row in rows),
+    }
+
+
+def stored_evaluation(run_dir: Path) -> dict[str, Any]:
+    """Returns the stored metrics of the test split; empty if there are none, or they are of a model of another epoch.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    folder = RunFolder(run_dir)
+    result = read_json(folder.evaluations / "test.json", "the metrics of an evaluation", "epoch")
+    return result if result and result["epoch"] == run_summary(folder)["best_epoch"] else {}
 
 
 def describe_environment() -> dict[str, Any]:

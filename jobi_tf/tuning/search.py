@@ -22,8 +22,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from jobi_tf.errors import DataError, JobiError, UsageError, without_passwords
 from jobi_tf.files import check_new, run_lock, written_beside
 from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, one_at_a_time, train_or_resume
-from jobi_tf.report.runs import run_summary
 from jobi_tf.training.config import read_settings
+from jobi_tf.training.run_folder import run_summary
 from jobi_tf.tuning.results import DATABASE, SPACE, Results, last_tries, number, run_folder
 from jobi_tf.tuning.spaces import Space
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 import jobi_tf
 from jobi_tf.errors import UsageError
 from jobi_tf.export import export, export_run
+from jobi_tf.report.runs import store_evaluation
 from tests.export.asking import PREDICT, load, named, random_ids
 from tests.graphs import random_graph
 
@@ -151,6 +152,16 @@ def test_model_card(run, exported):
     bodies = [line for line in card.splitlines() if line.startswith("curl ")]
     assert len(bodies) == 7
     assert "/v1/models/odd%20names:predict" in bodies[0]
+
+
+def test_the_model_card_has_stored_test_metrics(run, tmp_path):
+    saved = run.save(tmp_path / "run")
+    evaluation = jobi_tf.evaluate(saved)
+    store_evaluation(saved.path, "test", evaluation, evaluation.to_dict())
+    card = (export_run(saved, tmp_path / "exports", warmup=False).path / "MODEL_CARD.md").read_text("utf-8")
+    (valid, test), *_ = (line.split("|")[2:-1] for line in card.splitlines() if line.startswith("| MRR"))
+    assert float(valid) == pytest.approx(max(x for x in run.history["val_mrr"] if x), abs=1e-4)
+    assert float(test) == pytest.approx(evaluation.metrics()["mrr"], abs=1e-4)
 
 
 def test_versions_count_up_and_are_never_overwritten(run, folder):

@@ -1,6 +1,7 @@
 """Runs that are merged into one."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,9 @@ def test_evaluation_and_export_are_those_of_the_sum(tmp_path):
         true = total[np.arange(len(total)), GRAPH.test[:, 2 * side]]
         np.testing.assert_array_equal(ranks[name].ranks(), 1 + (total > true[:, None] + 1e-6).sum(1))
     exported = export_run(merged, tmp_path / "export", warmup=False)
+    card = (exported.path / "MODEL_CARD.md").read_text("utf-8")
+    assert "merged from 2 runs" in card
+    assert not re.search("epoch|batch_size|weights of the merged", card)
     served = tf.saved_model.load(str(exported.path)).signatures["score_ids"]
     columns = dict(zip(("head", "relation", "tail"), tf.constant(GRAPH.test.T), strict=True))
     total = sum(run.model.score(GRAPH.test).numpy() for run in runs)
