@@ -18,7 +18,9 @@ def convert(run: Path, of: str, out: Path) -> None:
     \b
       jobi-tf convert runs/world --out world.npz
 
-    In word2vec text, underscores replace the spaces in names. `jobi-tf train --entity-vectors` reads .npz and .txt.
+    The numbers of ComplEx are the real parts, then the imaginary parts. Of reciprocal relations, "NAME (inverse)" is
+    the one that answers (?, NAME, tail). In word2vec text, underscores replace the spaces in names. `jobi-tf train
+    --entity-vectors` reads .npz and .txt.
     """
     trained = open_run(run)
     from jobi_tf.training.vectors import write_vectors
@@ -27,6 +29,6 @@ def convert(run: Path, of: str, out: Path) -> None:
     if of == "entities":
         names, table = graph.entities.names, model.entities.table
     else:
-        names, table = graph.relations.names, model.heads[0].relations.table
+        names, table = graph.relation_names(model.reciprocal), model.heads[0].relations.table
     write_vectors(out, names, table.numpy()[: len(names)])
     click.echo(f"written {len(names):,} vectors of {table.shape[1]:,} numbers to {out}", err=True)

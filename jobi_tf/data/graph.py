@@ -148,6 +148,11 @@ class Graph:
             seen[part[:, 0]] = seen[part[:, 2]] = True
         return seen
 
+    def relation_names(self, inverses: bool) -> list[str]:
+        """Returns the names of the relations and, if wanted, those of their inverses, which answer (?, r, t)."""
+        names = list(self.relations.names)
+        return [*names, *(f"{name} (inverse)" for name in names if inverses)]
+
     def split(self, name: str) -> np.ndarray:
         """Returns the triples of a split, int32 [N, 3].
 

@@ -131,14 +131,11 @@ def _config(runs: Sequence[Run], model: JoBi) -> TrainConfig:
 
 
 def _record(runs: Sequence[Run], fitted: Fitted) -> dict[str, Any]:
-    graph = runs[0].graph
-    names = list(graph.relations.names)
-    rows = [names] if len(fitted.weights) == len(names) else [names, [f"{name} (heads)" for name in names]]
-    named = zip([name for part in rows for name in part], fitted.weights.round(6).tolist(), strict=True)
+    names = runs[0].graph.relation_names(runs[0].model.reciprocal)
     return {
         "runs": [{"run": str(run.path), "settings": run.config.model_dump(exclude={"run_dir"})} for run in runs],
         "method": fitted.method,
         "shrinkage": fitted.shrinkage,
         "held_out_mrr": fitted.held_out,
-        "weights": dict(named),
+        "weights": dict(zip(names, fitted.weights.round(6).tolist(), strict=True)),
     }

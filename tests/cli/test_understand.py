@@ -82,6 +82,16 @@ def test_converted_embeddings_are_those_of_the_run(run, call, tmp_path, suffix):
     np.testing.assert_array_equal(vectors, table)
 
 
+def test_converted_relations_include_the_inverse_ones(run, call, tmp_path):
+    graph, path = jobi_tf.load_run(run).graph, tmp_path / "vectors.npz"
+    model = jobi_tf.JoBi(graph.num_entities, graph.num_relations, 4, reciprocal=True)
+    jobi_tf.Run.from_model(model, graph).save(tmp_path / "run")
+    call("convert", tmp_path / "run", "--of", "relations", "--out", path)
+    names, vectors = read_vectors(path, 8)
+    assert names == [*graph.relations.names, *(f"{name} (inverse)" for name in graph.relations.names)]
+    np.testing.assert_array_equal(vectors, model.heads[0].relations.table)
+
+
 def test_convert_refuses_another_format(run, call, tmp_path):
     assert call("convert", run, "--out", tmp_path / "x.csv", status=2).stderr
 
