@@ -264,7 +264,7 @@ class ModelType(click.Choice):
     def __init__(self) -> None:
         from jobi_tf.training.config import MODELS
 
-        super().__init__(MODELS)
+        super().__init__(MODELS, case_sensitive=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Returns the name."""

@@ -207,7 +207,9 @@ class TrainConfig(BaseModel):
     def _is_a_scorer(cls, model: Any) -> str:
         if isinstance(model, type):
             return f"{model.__module__}:{model.__qualname__}"
-        if model not in MODELS and ":" not in str(model):
+        if str(model).lower() in MODELS:
+            return str(model).lower()
+        if ":" not in str(model):
             names = ", ".join(map(repr, MODELS))
             raise PydanticCustomError("model", f"Input should be {names} or MODULE:CLASS")
         return model

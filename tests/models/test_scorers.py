@@ -89,6 +89,7 @@ def test_scorers_by_name_or_as_objects():
     for name, cls in SCORERS.items():
         assert type(scorers.get(name)) is cls
         assert scorers.get(name).name == name
+        assert scorers.get(cls.__name__) is scorers.get(name)
         serialized = keras.saving.serialize_keras_object(cls())
         assert scorers.get(name) is scorers.get(serialized)  # what is compiled for one model serves the others
     assert scorers.get(mine := scorers.SimplE()) is mine

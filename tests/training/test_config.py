@@ -15,6 +15,10 @@ def test_a_written_config_reads_back_with_every_setting(tmp_path):
     read.check()
 
 
+def test_names_of_models_may_have_capitals():
+    assert TrainConfig.create({"dataset": "umls", "model": "RotatE"}) == TrainConfig(dataset="umls", model="rotate")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

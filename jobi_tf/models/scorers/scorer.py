@@ -175,11 +175,11 @@ class Scorer(Named, ABC):
 
 
 def named_object(value: Any, base: type, classes: Mapping[str, type]) -> Any:
-    """Returns an object of a class, given its name, serialised form or itself, or raises a `UsageError`."""
+    """Returns an object of a class, given its name in any case, serialised form or itself; else a `UsageError`."""
     if isinstance(value, dict):
         value = keras.saving.deserialize_keras_object(value)
-    if isinstance(value, str) and value in classes:
-        return classes[value]()
+    if isinstance(value, str) and value.lower() in classes:
+        return classes[value.lower()]()
     if isinstance(value, base):
         return value
     raise UsageError(f"expected a jobi_tf.{base.__name__} or one of {', '.join(classes)}, got {value!r}")
