@@ -190,6 +190,7 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
         ("", f"{counts({split: len(part) for split, part in graph.splits.items()})} triples"),
         ("model", f"{config.model}, {heads}; d = {config.dim:,}, {width:,} real numbers per entity"),
         ("", f"{parameters:,} parameters: entities {entities:,}, {others} {parameters - entities:,}"),
+        *(("vectors", f"{n:,} of {graph.num_entities:,} entities from {x}") for x, n in training.copied.items()),
         ("training", f"batches of {config.batch_size:,}; {_negatives(config)}"),
         ("", f"learning rate {config.learning_rate:g}{schedule}, seed {config.seed}"),
         ("epochs", f"at most {config.epochs}, of {training.steps:,} steps; {ranked}{mean}{done}"),

@@ -5,7 +5,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,7 +175,8 @@ class Training:
     first_step: int  # steps of the first epoch that were done before
     ranking: ValidationRanking | None  # None if validation triples are never ranked
     best: KeepBest
-    average: AverageWeights | None = None
+    average: AverageWeights | None
+    copied: Mapping[str, int]  # entity embeddings that were copied from each run or file to start from
 
     @property
     def strategy(self) -> tf.distribute.Strategy:

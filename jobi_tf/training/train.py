@@ -150,16 +150,17 @@ def train_as_configured(
         servers.check_size(graph)
     with workers_needed(strategy, folder.path), strategy.scope():
         model = build_model(config, graph)
+        copied = {}
         if config.warm_start:
-            warm_start(model, graph, load_run(config.warm_start))
+            copied[config.warm_start] = warm_start(model, graph, load_run(config.warm_start))
         if config.entity_vectors:
-            use_entity_vectors(model, graph, Path(config.entity_vectors))
+            copied[config.entity_vectors] = use_entity_vectors(model, graph, Path(config.entity_vectors))
     if is_chief(strategy):
         folder.begin(config, graph)
         if labels is not None:
             labels.save(folder.soft_labels)
     with _lock_of_chief(folder):
-        return _fit(folder, config, graph, model, callbacks, {"epoch": 0, "step": 0})
+        return _fit(folder, config, graph, model, callbacks, {"epoch": 0, "step": 0}, copied)
 
 
 def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes: Any) -> Run:
@@ -229,11 +230,17 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
     if is_chief(strategy):
         folder.remove_abandoned()
         folder.write_config(config)
-    return _fit(folder, config, graph, model, callbacks, state)
+    return _fit(folder, config, graph, model, callbacks, state, {})
 
 
 def _fit(
-    folder: RunFolder, config: TrainConfig, graph: Graph, model: JoBi, callbacks: Callbacks, state: dict[str, Any]
+    folder: RunFolder,
+    config: TrainConfig,
+    graph: Graph,
+    model: JoBi,
+    callbacks: Callbacks,
+    state: dict[str, Any],
+    copied: dict[str, int],
 ) -> Run:
     strategy = model.distribute_strategy
     by_servers = has_servers(strategy)
@@ -251,7 +258,7 @@ def _fit(
             with damaged("the mean of the weights of a run", path_of_mean), np.load(path_of_mean) as arrays:
                 average.count, average.other = state["epoch"], list(arrays.values())
     done = state["epoch"], state["step"]
-    training = Training(folder, config, graph, model, *epoch(config, graph), *done, ranking, best, average)
+    training = Training(folder, config, graph, model, *epoch(config, graph), *done, ranking, best, average, copied)
     if callable(callbacks):
         callbacks = callbacks(training)
         check_callbacks(callbacks, or_function=False)

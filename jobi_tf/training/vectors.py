@@ -15,8 +15,11 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.training.run import Run
 
 
-def warm_start(model: JoBi, graph: Graph, run: Run) -> None:
+def warm_start(model: JoBi, graph: Graph, run: Run) -> int:
     """Copies the embeddings and shared weights of a run into a model of a graph, by name; others stay as they are.
+
+    Returns:
+        The number of entities whose embeddings were copied.
 
     Raises:
         UsageError: the models differ in scorer, embedding size or reciprocal relations.
@@ -42,13 +45,17 @@ def warm_start(model: JoBi, graph: Graph, run: Run) -> None:
             weight.assign(theirs.shared[name])
         if ours.net and theirs.net:
             ours.net.set_weights(theirs.net.get_weights())
+    return len(entities)
 
 
-def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> None:
+def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> int:
     """Copies pretrained vectors into the entity table of a model of a graph, by name; others stay as they are.
 
     The file is .npz with `names`, str [N], and `vectors`, float [N, width]; or word2vec text, a line `name numbers…`
     for each entity, optionally after a line `N width`. In names of such a file spaces may be underscores.
+
+    Returns:
+        The number of entities whose vectors were copied.
 
     Raises:
         DataError: the file cannot be read, has another width than the model's or a name twice, or none of its names is
@@ -71,6 +78,7 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> None:
     if not pairs:
         raise DataError(f"{path}: expected vectors of entities of {graph.name}, none of {len(names):,} names is one")
     _copy(model.entities.table, vectors, np.array(pairs))
+    return len(pairs)
 
 
 def _common(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:

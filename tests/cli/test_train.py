@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -19,6 +20,13 @@ def test_prints_before_and_after(triples, call, tmp_path):
     assert result.stdout.endswith(f"run folder {tmp_path}/a run\n")
     assert "\x1b" not in result.output
     assert "\r" not in result.output
+
+
+def test_prints_how_many_embeddings_were_copied(triples, call, tmp_path):
+    np.savez(tmp_path / "part.npz", names=["town 3", "elsewhere"], vectors=np.ones((2, 8), np.float32))
+    options = ("--entity-vectors", tmp_path / "part.npz", "--run-dir", tmp_path / "run", *SMALL)
+    assert "1 of 16 entities" in call("train", triples, *options, "--model", "ComplEx").stderr
+    assert settings(tmp_path / "run")["model"] == "complex"
 
 
 def test_later_sources_win(triples, call, tmp_path, monkeypatch):
