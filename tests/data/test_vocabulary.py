@@ -15,6 +15,7 @@ def test_names_and_ids():
     assert vocabulary[1] == "Zürich"
     assert "Paris" in vocabulary
     assert "paris" not in vocabulary
+    assert all(text in repr(vocabulary) for text in ("8 entity", "'Zürich'", "…"))
 
 
 @pytest.mark.parametrize("names", [NAMES, []])
