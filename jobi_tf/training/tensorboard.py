@@ -1,6 +1,7 @@
 """What TensorBoard shows of a run, each part of which can be left out."""
 
 import io
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -99,7 +100,9 @@ class TensorBoard(keras.callbacks.Callback):
                 tf.summary.experimental.write_raw_pb(_layout().SerializeToString(), step=0)
             if "text" in self.parts:
                 tf.summary.text("settings", markdown(_VALUES, training.config.model_dump().items()))
-                tf.summary.text("environment", markdown(_VALUES, describe_environment().items()))
+                environment = describe_environment()
+                environment |= {"command": shlex.join(environment["command"]), **environment.pop("versions")}
+                tf.summary.text("environment", markdown(_VALUES, environment.items()))
             if "graph" in self.parts and self._sample:
                 self._sample.write_graph(self.model)
 

@@ -1,3 +1,5 @@
+import shlex
+import sys
 from pathlib import Path
 
 import keras
@@ -120,6 +122,10 @@ def test_runs_of_one_name_are_not_joined(graph, tmp_path):
 def test_parts_can_be_left_out(graph, tmp_path):
     text = jobi_tf.train(graph, run_dir=str(tmp_path / "text"), **SETTINGS | {"tensorboard": "text"})
     assert {x.plugin_data.plugin_name for x in read(text.path / "logs").summary_metadata.values()} == {"text"}
+    (environment,) = read(text.path / "logs").Tensors("environment")
+    rows = environment.tensor_proto.string_val[0].decode().splitlines()
+    assert f"| command | {shlex.join(sys.argv)} |" in rows
+    assert f"| keras | {keras.version()} |" in rows
     with pytest.raises(jobi_tf.errors.UsageError, match="movies"):
         jobi_tf.train(graph, **SETTINGS | {"tensorboard": "movies"})
 
