@@ -98,8 +98,8 @@ def _options(settings: dict[str, Any]) -> str:
     parts = []
     for name, value in settings.items():
         flag, text = name.replace("_", "-"), setting_text(value)
-        if name == "merged_from" and value:
-            parts.append(f"merged from {', '.join(value)}")
+        if name in ("merged_from", "extended_by") and value:
+            parts.append(f"{name.replace('_', ' ')} {', '.join(value)}")
         elif name == "own_program" and value:
             parts.append("trained by another program")
         elif value not in (None, TrainConfig.model_fields[name].default):

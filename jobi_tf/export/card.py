@@ -73,11 +73,16 @@ def _counts(graph: Graph) -> dict[str, int]:
 
 
 def _training(config: Any) -> str:
+    left_out, added = LEFT_OUT.union(config.without_effect(), ["extended_by"]), ""
+    if config.extended_by:
+        added = (
+            f"\nAdded after training: {'; '.join(config.extended_by)}. The validation ranks below are from before.\n"
+        )
     if config.merged_from:
         sources = "".join(f"- `{source}`\n" for source in config.merged_from)
-        return f"This model was merged from {len(config.merged_from)} runs:\n\n{sources}"
-    settings = config.model_dump(exclude=LEFT_OUT.union(config.without_effect()), exclude_unset=config.own_program)
-    return markdown(("setting", "value"), [(key, str(x)) for key, x in settings.items() if x is not None])
+        return f"This model was merged from {len(config.merged_from)} runs:\n\n{sources}{added}"
+    settings = config.model_dump(exclude=left_out, exclude_unset=config.own_program)
+    return markdown(("setting", "value"), [(key, str(x)) for key, x in settings.items() if x is not None]) + added
 
 
 def _quality(run: "ExportableRun") -> str:

@@ -200,6 +200,7 @@ class TrainConfig(BaseModel):
     logical_devices: int = Field(1, ge=1, le=64, description="split the CPU into this many devices")
     run_dir: str | None = Field(None, description="folder of the run (default: runs/DATASET-TIME)")
     merged_from: list[str] | None = Field(None, description="runs that were merged into this run")
+    extended_by: list[str] | None = Field(None, description="entities that `Run.extend` added after training")
     own_program: bool = Field(False, description="trained by another program with `fit`; only the model is known")
 
     @field_validator("model", mode="before")
@@ -324,6 +325,8 @@ class TrainConfig(BaseModel):
             yield "answers_per_query", "answers_per_query 1 with rare_weight", "a query has one weight in the loss"
         if self.merged_from is not None:
             yield "merged_from", "no merged_from", "a merged run has been put together and not trained"
+        if self.extended_by is not None:
+            yield "extended_by", "no extended_by", "entities are added to a run after its training"
         if self.own_program:
             yield "own_program", "own_program False", "this is for runs of other programs"
 

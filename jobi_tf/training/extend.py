@@ -43,7 +43,7 @@ def extend(
         learning_rate: learning rate of Adam.
 
     Returns:
-        The new run; `save(folder)` writes it.
+        The new run; `save(folder)` writes it. Its history is that of the run.
 
     Raises:
         DataError: there are no triples, a name is invalid, or a relation does not occur in training.
@@ -63,14 +63,20 @@ def extend(
     seen = np.append(run.graph.seen_in_training, np.zeros(graph.num_entities - run.graph.num_entities, bool))
     new = np.setdiff1d(ids[:, [0, 2]], np.flatnonzero(seen))
     warm_start(model, graph, run)
+    config = run.config
     if len(new):
         table = model.entities.table.numpy()
         table[new] = _first_vectors(table, Occurrences.of_graph(run.graph), ids, new)
         model.entities.table.assign(table)
-        _fit(model, run.config, graph, ids, new, steps, float(learning_rate))
+        _fit(model, config, graph, ids, new, steps, float(learning_rate))
+        entities = "1 entity" if len(new) == 1 else f"{len(new):,} entities"
+        added = f"{entities}, fitted to {len(ids):,} triple{'s' * (len(ids) > 1)}"
+        config = config.replace(extended_by=[*(config.extended_by or ()), added])
     splits, weights = ({k: v for k, v in x.items() if k != SPLIT} for x in (graph.splits, graph.weights))
     graph = Graph(graph.name, graph.entities, graph.relations, splits, weights=weights)
-    return Run(None, run.config, graph, model)
+    extended = Run(None, config, graph, model)
+    extended.records = run.records
+    return extended
 
 
 def _extended_graph(graph: Graph, triples: Sequence[tuple[str, str, str]]) -> tuple[Graph, np.ndarray]:

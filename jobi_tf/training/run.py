@@ -66,6 +66,7 @@ class Run(ByName):
 
     def __init__(self, path: Path | None, config: TrainConfig, graph: Graph, model: JoBi | Callable[[], JoBi]):
         self.path, self.config, self.graph, self._model = path, config, graph, model
+        self.records = path  # the folder with the records of the training
 
     @classmethod
     def from_model(cls, model: JoBi, graph: Graph, **settings: Any) -> "Run":
@@ -105,7 +106,7 @@ class Run(ByName):
     @property
     def history(self) -> dict[str, list[Any]]:
         """The metrics of each epoch by name, as in Keras' `History.history`; None for epochs without a value."""
-        rows = RunFolder(self.path).read_metrics() if self.path else []
+        rows = RunFolder(self.records).read_metrics() if self.records else []
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
 
@@ -220,7 +221,7 @@ class Run(ByName):
         check_new(Path(folder))
         with new_folder(Path(folder)) as beside:
             RunFolder(beside).begin(self.config, self.graph)
-            for record in [self.path / name for name in RECORDS] if self.path else []:
+            for record in [self.records / name for name in RECORDS] if self.records else []:
                 with suppress(FileNotFoundError):
                     shutil.copyfile(record, beside / record.name)
             save_model(self.model, beside / "model.keras")

@@ -44,7 +44,7 @@ MOST_TRIPLES = 5_000_000  # of training, among which negatives are looked up
 # Settings that do not change the model.
 _NO_HPARAMS = {
     *("columns", "header", "weights", "split", "run_dir", "checkpoint_every"),
-    *("tensorboard", "profile", "strategy", "devices", "logical_devices"),
+    *("tensorboard", "profile", "strategy", "devices", "logical_devices", "merged_from", "extended_by", "own_program"),
 }
 _OF_BEST = ("mrr", "hits@10")  # metrics of the epoch that is kept
 _VALUES = ("name", "value")

@@ -76,7 +76,7 @@ def test_no_command_takes_an_option_twice(call, name, command):
 
 def test_every_setting_of_a_training_is_in_one_group():
     grouped = " ".join(SETTINGS.values()).split()
-    assert sorted([*grouped, "merged_from", "own_program"]) == sorted(TrainConfig.model_fields)
+    assert sorted([*grouped, "merged_from", "extended_by", "own_program"]) == sorted(TrainConfig.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 import jobi_tf
 from jobi_tf.errors import DataError, UsageError
+from jobi_tf.export import export_run
 from jobi_tf.training.extend import _among
 from jobi_tf.training.vectors import read_vectors, write_vectors
 from tests.graphs import random_graph
@@ -161,6 +162,11 @@ def test_a_run_is_extended_by_entities_and_nothing_else_changes(run, tmp_path):
     loaded = jobi_tf.load_run(tmp_path / "extended")
     np.testing.assert_array_equal(loaded.score(given), extended.score(given))
     assert loaded.graph.fingerprint == extended.graph.fingerprint
+    assert loaded.history == extended.history == run.history
+    again = loaded.extend([("entity newest", "relation 1", "entity 1")], steps=1)
+    assert again.config.extended_by == ["2 entities, fitted to 7 triples", "1 entity, fitted to 1 triple"]
+    card = (export_run(again, tmp_path / "exports", warmup=False).path / "MODEL_CARD.md").read_text("utf-8")
+    assert all(text in card for text in again.config.extended_by)
     model = jobi_tf.load_model(tmp_path / "extended" / "model.keras")  # also what Keras keeps to train on
     np.testing.assert_array_equal(model.entities.table, extended.model.entities.table)
 
