@@ -35,9 +35,10 @@ MEANINGS = {
 def model_card(run: "ExportableRun", exported: "Exported", contract: Mapping[str, Any]) -> str:
     """Returns the card of an export, in Markdown; `contract` is the content of its `signature.json`."""
     model, fit, name = run.model, exported.calibration, exported.path.resolve().parent.name
-    origin = f"trained {'jointly with a pair head (JoBi)' if model.joint else 'without a pair head'}"
+    heads = "jointly with a pair head (JoBi)" if model.joint else "without a pair head"
+    origin = f"trained {heads} by {'another program' if run.config.own_program else 'jobi-tf'}"
     if run.config.merged_from:
-        origin = f"merged from {len(run.config.merged_from)} runs"
+        origin = f"merged from {len(run.config.merged_from)} runs by jobi-tf"
     bins = [(f"{x.low:.2f}–{x.high:.2f}", f"{x.weight:.1%}", f"{x.probability:.3f}", f"{x.true:.3f}") for x in fit.bins]
     signatures = [
         (f"`{signature}`", _tensors(about["inputs"]), _tensors(about["outputs"]), MEANINGS[signature])
@@ -73,14 +74,12 @@ def _counts(graph: Graph) -> dict[str, int]:
 
 
 def _training(config: Any) -> str:
-    left_out, added = LEFT_OUT.union(config.without_effect(), ["extended_by"]), ""
-    if config.extended_by:
-        added = (
-            f"\nAdded after training: {'; '.join(config.extended_by)}. The validation ranks below are from before.\n"
-        )
+    """Returns the settings of the training or the runs that were merged, and what was added to them."""
+    added = f"\nAdded afterwards: {'; '.join(config.extended_by)}.\n" if config.extended_by else ""
     if config.merged_from:
         sources = "".join(f"- `{source}`\n" for source in config.merged_from)
         return f"This model was merged from {len(config.merged_from)} runs:\n\n{sources}{added}"
+    left_out = LEFT_OUT.union(config.without_effect(), ["extended_by"])
     settings = config.model_dump(exclude=left_out, exclude_unset=config.own_program)
     return markdown(("setting", "value"), [(key, str(x)) for key, x in settings.items() if x is not None]) + added
 
@@ -97,13 +96,12 @@ def _quality(run: "ExportableRun") -> str:
     if run.config.merged_from:
         record = read_json(run.path / "merged.json", "the record of a merge", "held_out_mrr") if run.path else {}
         if record.get("held_out_mrr"):
-            about += (
-                " Validation triples chose the weights of the merged runs: only test ranks are independent of them."
-            )
+            about += " Validation triples chose the weights of the runs: only test ranks are independent of them."
     elif best:
         about += f" The weights are those after epoch {best['epoch']}, the best one on the validation split."
     if best:
-        about += " Validation ranks are not filtered with test triples."
+        about += " Validation ranks are not filtered with test triples"
+        about += ", and were computed before entities were added." if run.config.extended_by else "."
     return f"{about}\n\n" + markdown(("metric", *columns), list(zip(METRICS.values(), *columns.values(), strict=True)))
 
 

@@ -52,7 +52,7 @@ def test_evaluation_and_export_are_those_of_the_sum(tmp_path):
     exported = export_run(merged, tmp_path / "export", warmup=False)
     card = (exported.path / "MODEL_CARD.md").read_text("utf-8")
     assert "merged from 2 runs" in card
-    assert not re.search("epoch|batch_size|weights of the merged", card)
+    assert not re.search("epoch|batch_size|weights of the runs", card)
     served = tf.saved_model.load(str(exported.path)).signatures["score_ids"]
     columns = dict(zip(("head", "relation", "tail"), tf.constant(GRAPH.test.T), strict=True))
     total = sum(run.model.score(GRAPH.test).numpy() for run in runs)
