@@ -37,6 +37,7 @@ SECONDS_FOR_SQLITE = 60  # to wait for other processes that write
 MOST_CRASHES = 2
 FAILURES_IN_A_ROW = 5
 RETRY = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
+STORAGE_ERRORS = (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError)
 OnEvent = Callable[[int, Epoch | Results | None], None]
 
 
@@ -77,17 +78,21 @@ def search(
             check_new(path.absolute())
         if (path / SPACE).is_file():
             _check_same(space, read_settings(path / SPACE), path)
-        path.mkdir(parents=True, exist_ok=True)
+        if not storage:
+            path.mkdir(parents=True, exist_ok=True)
         study = open_study(space, path, graph.fingerprint, storage)
+        path.mkdir(parents=True, exist_ok=True)
         with written_beside(path / SPACE) as beside:
             space.write(beside)
     # An interruption reaches this thread and ends the processes; the other one then notes which trials to retry.
     with ThreadPoolExecutor(1) as pool, Jobs(jobs) as processes:
         try:
             pool.submit(_Search(space, path, study, processes, one_at_a_time(on_event)).run).result()
-        except optuna.exceptions.StorageInternalError as error:
-            sentence = f"cannot use Optuna's storage in {storage or path / DATABASE}: {_reason(error)}"
-            raise JobiError(without_passwords(sentence)) from None
+        except Exception as error:
+            if not (cause := _storage_error(error)):
+                raise
+            sentence = f"cannot use Optuna's storage in {storage or path / DATABASE}: {_reason(cause)}"
+            raise JobiError(f"{without_passwords(sentence)}; the same command continues the search") from None
     results = Results.of(study, space, path)
     results.write()
     if not results.ranked():
@@ -107,7 +112,7 @@ def open_study(space: Space, path: Path, fingerprint: str, storage: str | None =
     try:
         study = optuna.create_study(
             study_name=path.absolute().name if storage else "search",
-            storage=optuna.storages.RDBStorage(
+            storage=_Storage(
                 storage or database,
                 engine_kwargs={} if storage else {"connect_args": {"timeout": SECONDS_FOR_SQLITE}},
                 heartbeat_interval=HEARTBEAT,
@@ -118,8 +123,8 @@ def open_study(space: Space, path: Path, fingerprint: str, storage: str | None =
             load_if_exists=True,
             pruner=space.prune.pruner(space.config({}).eval_every),
         )
-    # Optuna raises a RuntimeError for a storage of another version of it.
-    except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError, RuntimeError) as error:
+    # A RuntimeError is of a storage of another version of Optuna, a TypeError of the encoding SQL_ASCII.
+    except (*STORAGE_ERRORS, ImportError, RuntimeError, TypeError) as error:
         kind = UsageError if storage else DataError
         sentence = f"expected Optuna's storage in {storage or path / DATABASE}: {_reason(error)}"
         raise kind(without_passwords(sentence)) from None
@@ -141,9 +146,28 @@ def open_study(space: Space, path: Path, fingerprint: str, storage: str | None =
     return study
 
 
-def _reason(error: Exception) -> str:
+class _Storage(optuna.storages.RDBStorage):
+    def record_heartbeat(self, trial_id: int) -> None:
+        """Records a heartbeat if it can: an error would end Optuna's thread of heartbeats with a traceback."""
+        with suppress(*STORAGE_ERRORS):
+            super().record_heartbeat(trial_id)
+
+
+def _storage_error(error: BaseException | None) -> BaseException | None:
+    """Returns the error of the storage behind an error, as Optuna raises others while it handles one; None if none."""
+    while error and not isinstance(error, STORAGE_ERRORS):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    """Returns why the storage cannot be used, on one line."""
     cause = error.__cause__ or error
-    return " ".join(str(getattr(cause, "orig", None) or cause).split())
+    if isinstance(cause, ModuleNotFoundError):
+        command = ": pip install 'psycopg[binary]'" if cause.name == "psycopg" else ""
+        return f"it needs the package {cause.name}{command}"
+    encoding = "; a PostgreSQL database needs the encoding UTF8" if isinstance(cause, TypeError) else ""
+    return " ".join(str(getattr(cause, "orig", None) or cause).split()) + encoding
 
 
 @dataclass

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,6 +16,9 @@ import pytest
 import yaml
 
 pytest.importorskip("optuna", reason="needs the extra search")
+
+import optuna
+import sqlalchemy
 
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError
@@ -218,6 +222,41 @@ def test_other_data_and_a_damaged_file(tmp_path):
         open_study(space(), tmp_path, "graph")
     with pytest.raises(UsageError, match="nosuch"):
         open_study(space(), tmp_path, "graph", "nosuch://host/db")
+
+
+def test_a_storage_that_is_lost_ends_the_search(tmp_path, trained, monkeypatch):
+    """With one error, although Optuna raises another one meanwhile, and without those of its heartbeats."""
+    of_threads = []
+    monkeypatch.setattr(threading, "excepthook", of_threads.append)
+    monkeypatch.setattr(module, "HEARTBEAT", 1)
+
+    def lose(*arguments: object) -> None:
+        raise sqlalchemy.exc.OperationalError("SELECT", {}, Exception("connection refused"))
+
+    def on_event(trial, event):
+        if event:
+            monkeypatch.setattr(sqlalchemy.orm.Session, "query", lose)
+            time.sleep(1.5)
+
+    with pytest.raises(JobiError, match="connection refused"):
+        search(space({"dim": [4]}, sampler="grid"), tmp_path / "out", on_event=on_event)
+    assert not of_threads
+
+
+@pytest.mark.parametrize(("url", "match"), [("mysql://host/db", "MySQLdb"), ("sqlite:////no/such/file", "such")])
+def test_a_storage_that_cannot_be_opened_leaves_no_folder(tmp_path, url, match):
+    with pytest.raises(UsageError, match=match):
+        search(space(), tmp_path / "out", storage=url)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_database_in_another_encoding(tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise TypeError("cannot use a string pattern on a bytes-like object")  # as SQLAlchemy does
+
+    monkeypatch.setattr(optuna, "create_study", fail)
+    with pytest.raises(UsageError, match="UTF8"):
+        open_study(space(), tmp_path, "graph", f"sqlite:///{tmp_path}/shared.db")
 
 
 def interrupt(*arguments: object) -> None:
