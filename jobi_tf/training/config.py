@@ -222,7 +222,7 @@ class TrainConfig(BaseModel):
             # A key that is not a string, such as `1:` in YAML, is an unknown setting too.
             return cls(**{str(k): os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in settings.items()})
         except ValidationError as error:
-            raise UsageError(f"{where}: {_explain(error, cls)}".removeprefix(": ")) from None
+            raise UsageError(f"{where}: {_explain(error)}".removeprefix(": ")) from None
 
     @property
     def full_softmax(self) -> bool:
@@ -375,6 +375,9 @@ def read_settings(path: Path) -> dict[str, Any]:
         settings = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise UsageError(f"expected a YAML file of settings: {path}: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UsageError(f"expected YAML in {path}{line}: {error.problem}") from None
     except (yaml.YAMLError, ValueError) as error:  # also of a date such as 2026-02-30
         raise UsageError(f"expected YAML in {path}: {' '.join(str(error).split())}") from None
     if not isinstance(settings, dict):
@@ -471,13 +474,18 @@ def overridden(settings: dict[str, Any], given: dict[str, Any]) -> TrainConfig:
     return TrainConfig.create({name: x for name, x in (settings | given).items() if name not in idle})
 
 
-def _explain(error: ValidationError, config: type[BaseModel]) -> str:
+def unknown_setting(name: str) -> str:
+    """Returns what to say about a name that is no setting."""
+    near = [SYNONYMS[name]] if name in SYNONYMS else get_close_matches(name, TrainConfig.model_fields, n=1)
+    return f"unknown setting {name!r}" + (f"; did you mean {near[0]}?" if near else ": see `jobi-tf train --help`")
+
+
+def _explain(error: ValidationError) -> str:
     """Returns the first problem in one sentence."""
     problem = error.errors()[0]
     name = str(problem["loc"][0])
     if problem["type"] == "extra_forbidden":
-        near = [SYNONYMS[name]] if name in SYNONYMS else get_close_matches(name, config.model_fields, n=1)
-        return f"unknown setting {name!r}" + (f"; did you mean {near[0]}?" if near else ": see `jobi-tf train --help`")
+        return unknown_setting(name)
     if problem["type"] == "string_pattern_mismatch":
         expected = {
             "devices": "all, or numbers such as 0,1",

@@ -31,7 +31,7 @@ from jobi_tf.training.estimate import check_memory
 from jobi_tf.training.progress import show_progress
 from jobi_tf.training.recording import MEAN, Callbacks, Checkpoint, KeepBest, MetricsRecord, Training, check_callbacks
 from jobi_tf.training.run import Run, load_run, read_model
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, run_path
 from jobi_tf.training.storage import load_model, read_weights, save_bare_model
 from jobi_tf.training.vectors import use_entity_vectors, warm_start
 from jobi_tf.workers import by_chief_alone, decided_by_chief, has_servers, is_chief, number_of_servers
@@ -135,6 +135,8 @@ def train_as_configured(
     if config.eval_every and not len(graph.valid):
         raise UsageError(f"expected validation triples in {graph.name}, got none: set eval_every to 0")
     # These raise before there is a folder.
+    if config.warm_start and not run_path(config.warm_start).exists():
+        raise UsageError(f"expected warm_start to be the folder of a run, but {config.warm_start} does not exist")
     if config.soft_labels is not None:
         SoftLabels.load(config.soft_labels, graph)
         config = config.replace(soft_labels=os.path.abspath(config.soft_labels))  # to be resumed from another folder

@@ -10,7 +10,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from jobi_tf.errors import UsageError, needs
-from jobi_tf.training.config import SettingsFile, StrictModel, TrainConfig
+from jobi_tf.training.config import SettingsFile, StrictModel, TrainConfig, unknown_setting
 
 with needs("searching needs Optuna", "search"):
     import optuna
@@ -21,10 +21,10 @@ warnings.filterwarnings("ignore", "The distribution is specified by", UserWarnin
 
 DEFAULT_TRIALS = 50
 # Results on different data cannot be compared, `metric` of the space sets the monitor, and the rest depends on the
-# machine.
+# machine or is of runs that are not trained here.
 NOT_SEARCHED = (
     *("recipe", "minutes", "dataset", "split", "columns", "header", "weights", "monitor", "eval_every"),
-    *("strategy", "devices", "logical_devices", "run_dir", "tensorboard", "profile"),
+    *("strategy", "devices", "logical_devices", "run_dir", "tensorboard", "profile", "merged_from", "own_program"),
 )
 _DIGITS = 12  # makes 0.3 of 0.1 + 2 · 0.1
 _COMBINATIONS = 10_000  # that are checked before a search begins
@@ -58,6 +58,12 @@ class Parameter(StrictModel):
         if self.choices is None:
             if self.low is None or self.high is None:
                 raise ValueError("expected a list of choices, or low and high")
+            if self.low > self.high:
+                raise ValueError(f"expected low to be at most high, got {self.low:g} and {self.high:g}")
+            if self.log and self.step:
+                raise ValueError("expected log or step, got both")
+            if self.log and self.low <= 0:
+                raise ValueError(f"expected low above 0 with log, got {self.low:g}")
         elif not {"low", "high", "step", "log"}.isdisjoint(self.model_fields_set):
             raise ValueError("expected choices or a range, got both")
         elif any(value in self.choices[:i] for i, value in enumerate(self.choices)):
@@ -76,6 +82,13 @@ class Parameter(StrictModel):
         if self.step and self.step % 1:
             raise ValueError(f"expected a whole number as the step, got {self.step}")
         return IntDistribution(low, high, self.log, int(self.step or 1))
+
+    def has(self, name: str, value: Any) -> bool:
+        """Returns whether a value is one of the choices, or in the range."""
+        found = self.distribution(name)
+        if isinstance(found, CategoricalDistribution):
+            return value in found.choices
+        return value is not None and found.low <= value <= found.high
 
 
 class Pruning(StrictModel):
@@ -142,10 +155,11 @@ class Space(SettingsFile):
     @field_validator("search")
     @classmethod
     def _parameters(cls, search: dict[str, Parameter]) -> dict[str, Parameter]:
-        known = [name for name in TrainConfig.model_fields if name not in NOT_SEARCHED]
         for name, parameter in search.items():
-            if name not in known:
-                raise ValueError(f"expected some of {', '.join(known)}, got {name!r}")
+            if name not in TrainConfig.model_fields:
+                raise ValueError(unknown_setting(name))
+            if name in NOT_SEARCHED:
+                raise ValueError(f"{name} cannot be searched")
             try:
                 parameter.distribution(name)
                 for other, values in parameter.when.items():
@@ -163,6 +177,8 @@ class Space(SettingsFile):
         for name, parameter in self.search.items():
             if name in self.settings and not parameter.when:
                 raise ValueError(f"expected {name} under search or under settings, got it under both")
+            if other := _never(parameter.when, self.settings, self.search):
+                raise ValueError(f"search.{name}: its condition {other}: {parameter.when[other]} never holds")
             if self.sampler == "grid" and not self.values(name):
                 raise ValueError(f"expected choices or a step for {name}, since the sampler is grid")
         if "seed" in self.search and self.settings.get("split"):
@@ -234,10 +250,19 @@ class Space(SettingsFile):
             raise UsageError(f"{self._where}: settings.{min(idle)} has no effect in any trial; remove it")
 
     def changed(self, settings: Mapping[str, Any], trials: int | None = None) -> Self:
-        """Returns a copy in which some settings are fixed; raises a `UsageError` if one is wrong, or none is left."""
+        """Returns a copy with settings that were given elsewhere.
+
+        Those are not searched, nor are parameters whose conditions can then no longer hold.
+
+        Raises:
+            UsageError: a value is invalid, or nothing is left to be searched.
+        """
+        given = TrainConfig.create({"dataset": "any", **settings}, self._where)
+        fixed = self.settings | {name: getattr(given, name) for name in settings}
+        left = {name: x for name, x in self.search.items() if name not in settings}
         mapping = self.as_mapping()
-        mapping["settings"] = self.settings | dict(settings)
-        mapping["search"] = {name: part for name, part in mapping["search"].items() if name not in settings}
+        mapping["settings"] = fixed
+        mapping["search"] = {name: mapping["search"][name] for name in left if not _never(left[name].when, fixed, left)}
         mapping["trials"] = trials or self.trials
         return self.parse(mapping, self.name, self._where)
 
@@ -263,6 +288,20 @@ class Space(SettingsFile):
             for rest in itertools.product(*map(values, tied)):
                 both = params | dict(zip(tied, rest, strict=True))
                 yield {name: both[name] for name in self.search if name in both}
+
+
+def _never(when: Mapping[str, list[Any]], settings: Mapping[str, Any], search: Mapping[str, Parameter]) -> str | None:
+    """Returns the first setting of a condition that has none of the values listed there; None if it can hold."""
+    for name, values in when.items():
+        if name in search:
+            holds = any(search[name].has(name, value) for value in values)
+        elif name == "dataset" and name not in settings:
+            holds = True  # for the data set that may still be given
+        else:
+            holds = settings.get(name, TrainConfig.model_fields[name].default) in values
+        if not holds:
+            return name
+    return None
 
 
 def _valid(name: str, value: Any) -> Any:

@@ -31,6 +31,7 @@ def test_names_of_models_may_have_capitals():
         ("- umls", "config.yaml.* list"),
         ("", "config.yaml.* empty"),
         ("a: [", "config.yaml"),
+        ("a: 1\n b: 2", "config.yaml, line 2: .*not allowed here$"),
     ],
 )
 def test_a_file_that_cannot_be_used(text, words, tmp_path):
@@ -47,7 +48,7 @@ def test_a_missing_file_and_one_that_is_no_text(tmp_path):
     with pytest.raises(UsageError, match=r"junk\.yaml"):
         read_settings(tmp_path / "junk.yaml")
     (tmp_path / "twice.yaml").write_text("p: 0\ndim: {a: &a {x: 1, y: 2}, b: {<<: *a, x: 3}}\np: 1\n")
-    with pytest.raises(UsageError, match=r"twice\.yaml: .*'p' twice"):
+    with pytest.raises(UsageError, match=r"twice\.yaml, line 3: .*'p' twice"):
         read_settings(tmp_path / "twice.yaml")
 
 

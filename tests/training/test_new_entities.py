@@ -64,6 +64,12 @@ def test_frozen_entities_stay_while_relations_are_trained(run, settings, tmp_pat
     np.testing.assert_array_equal(resumed.model.entities.table, run.model.entities.table)
 
 
+def test_a_warm_start_needs_a_folder_that_exists(settings, tmp_path):
+    with pytest.raises(UsageError, match="absent"):
+        train(tmp_path / "warm", warm_start=str(tmp_path / "absent"), **settings)
+    assert not (tmp_path / "warm").exists()
+
+
 def test_a_warm_start_needs_the_same_kind_of_model(run, settings, tmp_path):
     for changes, word in (({"dim": 4}, "dim"), ({"model": "simple"}, "simple")):
         with pytest.raises(UsageError, match=word):

@@ -40,7 +40,7 @@ def test_built_in_spaces_pass_their_own_checks(name):
 
 def test_a_setting_that_is_given_is_not_searched():
     space = parse().changed({"joint": False, "epochs": 9}, trials=2)
-    assert list(space.search) == ["alpha", "p"]
+    assert list(space.search) == ["p"]  # alpha is for joint trials
     assert list(space.points()) == [{"p": 0.1}, {"p": 0.2}, {"p": 0.3}]
     assert (space.settings["epochs"], space.trials) == (9, 2)
     with pytest.raises(UsageError, match="search"):
@@ -67,13 +67,13 @@ def test_numbers_that_yaml_reads_as_texts(tmp_path):
         ({"search": {"dim": [0, 4]}}, "dim"),
         ({"search": {"dim": [4, 4]}}, "dim"),
         ({"search": {"dim": []}}, r"search\.dim\.choices"),
-        ({"search": {"dim": {"low": 9, "high": 4}}}, "dim"),
+        ({"search": {"dim": {"low": 9, "high": 4}}}, r"dim: .* 9 and 4"),
         ({"search": {"dim": {"low": 4}}}, "dim"),
         ({"search": {"dim": {"low": 4, "high": "many"}}}, r"search\.dim\.high"),
         ({"search": {"dim": {"low": 0.5, "high": 4}}}, "dim"),
         ({"search": {"p": {"low": 0, "high": 2, "step": 1}}}, "p"),
         ({"search": {"p": {"low": 0, "high": 1, "log": True}}}, "p"),
-        ({"search": {"p": {"low": 0.1, "high": 1, "log": True, "step": 0.1}}}, "p"),
+        ({"search": {"p": {"low": 0.1, "high": 1, "log": True, "step": 0.1}}}, r"p: .*log or step"),
         ({"search": {"p": {"low": 0, "high": 1}}}, "p"),  # no step, for a grid
         ({"search": {"p": {"low": 0, "height": 1}}}, "height"),
         ({"search": {"p": {"choices": [0], "low": 0}}}, "p"),
@@ -83,6 +83,10 @@ def test_numbers_that_yaml_reads_as_texts(tmp_path):
         ({"search": {"dim": {"choices": [4], "when": {"dim": 4}}}}, "dim"),
         ({"search": {"dim": {"choices": [4], "when": {"joint": "so"}}}}, "joint"),
         ({"search": SPACE["search"] | {"dim": {"choices": [4], "when": {"alpha": 1}}}}, "alpha"),
+        ({"search": {"p": {"choices": [0.1], "when": {"joint": False}}}}, "joint"),  # which is True
+        ({"search": SPACE["search"] | {"dim": {"choices": [4], "when": {"p": 0.5}}}}, "p"),
+        ({"search": {"dimm": [4]}}, "did you mean dim"),
+        ({"search": {"merged_from": [["a"]]}}, "merged_from cannot"),
         ({"settings": {"epoch": 3}}, "epoch"),
         ({"settings": {"eval_every": 0}}, "eval_every"),
         ({"settings": {"monitor": "mrr"}}, "monitor"),
