@@ -33,7 +33,7 @@ ALL = "all"
 @jobs_option
 @cloup.option("--runs", type=OUT_FOLDER, metavar="DIR", default="runs/reproduce", help="Folder of the runs.")
 @out_option("Folder of the tables.", default="results")
-@cloup.option("--dry-run", is_flag=True, help="Print which runs are complete and which would be trained.")
+@cloup.option("--dry-run", is_flag=True, help="Print which runs are complete and which are missing.")
 @cloup.option("--tables-only", is_flag=True, help="Write tables from complete runs without training.")
 @cloup.option("--list", "list_", is_flag=True, help="List the built-in experiments and exit.")
 @cloup.constraint(mutually_exclusive, ["dry_run", "tables_only"])
@@ -125,7 +125,7 @@ def _chosen(
 
 
 def _print_dry_run(plans: list["Plan"]) -> None:
-    """Prints what is complete and what would be trained."""
+    """Prints what is complete and what is missing."""
     for plan in plans:
         groups: dict[tuple[str, str], list[PlannedRun]] = {}
         for run in plan.runs:
@@ -137,8 +137,8 @@ def _print_dry_run(plans: list["Plan"]) -> None:
     every = {run.path: run for plan in plans for run in plan.runs}.values()
     missing = [run for run in every if run.record is None]
     about = _time_for(missing, [run for run in every if run.record is not None])
-    words = about and f"{about} one after another"
-    click.echo(f"{len(every) - len(missing)} of {len(every)} runs complete; {len(missing)} would be trained{words}")
+    words = about and f", made one after another{about.removeprefix(',')}"
+    click.echo(f"{len(every) - len(missing)} of {len(every)} runs complete; {len(missing)} are missing{words}")
 
 
 def _state(runs: Sequence["PlannedRun"]) -> str:

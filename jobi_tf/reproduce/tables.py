@@ -111,17 +111,18 @@ def ratios(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
 def _by_metric(plan: Plan, source: Source, frame: pd.DataFrame, title: str, baseline: str | None = None) -> Table:
     """Our figures, and beside them the paper's where it has any.
 
-    With a baseline the ratios to it stand there instead: the paper measured times on other hardware.
+    With a baseline the ratios to it are there instead, if the paper has the baseline: it measured times on other
+    hardware.
     """
     names = [*frame["row"].unique()]
     columns = [("model", names)]
     for metric, group in frame.groupby("metric", sort=False):
         columns.append((METRICS[str(metric)], [*map(_ours, group.itertuples())]))
-        if baseline:
-            divided = ratios(group, baseline)
+        divided = ratios(group, baseline) if baseline else None
+        if divided is not None:
             columns.append((f"÷ {baseline}", [number(x, digits=2) for x in divided["mean"]]))
-            if divided["paper"].notna().any():
-                columns.append(("paper ÷", [number(x, digits=2) for x in divided["paper"]]))
+        if divided is not None and divided["paper"].notna().any():
+            columns.append(("paper ÷", [number(x, digits=2) for x in divided["paper"]]))
         elif group["paper"].notna().any():
             columns.append(("paper", [number(x, str(metric)) for x in group["paper"]]))
     columns.append(("seeds", [_seeds(plan, source, name) for name in names]))

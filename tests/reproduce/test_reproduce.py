@@ -214,7 +214,7 @@ def test_a_dry_run_changes_nothing(made):
     assert result.stdout.count("1 of 3") == 2
     only = made(path, "--row", "plain", "--dry-run").stdout
     assert ("plain" in only, "JoBi" in only) == (True, False)
-    assert re.search(r"2 of 6 runs complete; 4 .* in about \d", result.stdout)
+    assert re.search(r"2 of 6 runs complete; 4 are missing.* in about \d", result.stdout)
     assert set(made.folder.rglob("*")) - {path} == set(before)
     result = made(path, "--dry-run", "--quick")
     assert "reproduce-quick" not in result.stdout
@@ -293,6 +293,11 @@ def test_ratios_to_a_baseline(made):
     page = (made.out / "times.md").read_text()
     assert "| model | s an epoch | ÷ plain | paper ÷ | seeds |" in page
     assert f"| JoBi | {joint:.3g} | {joint / plain:.2f} | 1.80 | 1 |" in page
+    rows[0] = ROWS[0] | {"paper": {}}  # without the baseline there is no ratio
+    made(made.write("times", baseline="plain", metrics=["epoch_seconds"], rows=rows), "--tables-only")
+    page = (made.out / "times.md").read_text()
+    assert "| model | s an epoch | ÷ plain | paper | seeds |" in page
+    assert f"| JoBi | {joint:.3g} | {joint / plain:.2f} | 18 | 1 |" in page
 
 
 def test_gains_by_relation(three):
