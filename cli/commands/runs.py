@@ -54,7 +54,8 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
 
     Shows the best validation metrics, the test metrics stored by `jobi-tf evaluate`, and the settings that differ
     between runs, without those that have their default. A batch size and a learning rate that were not given are those
-    that the data and other settings determine. --json prints all settings and metrics.
+    that the data and other settings determine. --json prints all settings and metrics; settings that have no effect
+    are null, and of merged runs all settings of training.
     """
     from jobi_tf.report.runs import different_settings, find_runs, run_values, select_runs
 
@@ -80,7 +81,7 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
     rows = [
         [
             label,
-            "–" if values["own_program"] else f"{values['epochs_done']}/{values['epochs']}",
+            "–" if values["own_program"] or values["merged_from"] else f"{values['epochs_done']}/{values['epochs']}",
             *metric_texts(values, names),
         ]
         for label, values in zip(paths, chosen.values(), strict=True)

@@ -19,6 +19,7 @@ from jobi_tf.evaluation.ranker import full_float32
 from jobi_tf.evaluation.ranks import rank_metrics
 from jobi_tf.files import read_json
 from jobi_tf.models.jobi import JoBi
+from jobi_tf.report.runs import settings_of
 from jobi_tf.training.assembly import completed
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run
@@ -115,8 +116,8 @@ class Measured:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Every setting, but for the folder."""
-        return self.config.model_dump(exclude={"run_dir"})
+        """Its settings, see `settings_of`."""
+        return settings_of(self.config)
 
 
 def measure(

@@ -22,7 +22,7 @@ from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.files import written_beside
 from jobi_tf.report.charts import Chart, colour, line_chart, reliability_chart
 from jobi_tf.report.measured import Measured, breakdown, measure
-from jobi_tf.report.runs import common_graph, labels
+from jobi_tf.report.runs import common_graph, different_settings, labels
 from jobi_tf.tables import data_frame
 from jobi_tf.training.config import TrainConfig
 
@@ -125,13 +125,14 @@ def _values(runs: Sequence["Measured"], graph: Graph) -> dict[str, Any]:
 def settings(runs: Sequence[Measured]) -> dict[str, list[dict[str, Any]]]:
     """Returns the settings that differ between the runs, then those off their defaults, then all others.
 
-    Each has its value in every run, and whether that is the default.
+    Each has its value in every run, and whether that is the default, or none.
     """
     found: dict[str, list[dict[str, Any]]] = {"different": [], "unusual": [], "usual": []}
+    different = different_settings([run.settings for run in runs]) if len(runs) > 1 else {}
     for name in runs[0].settings:
         values = [_text(run.settings[name]) for run in runs]
-        usual = [name in run.usual and run.settings[name] == run.usual[name] for run in runs]
-        kind = "different" if len(set(values)) > 1 else "usual" if all(usual) else "unusual"
+        usual = [run.settings[name] in (None, run.usual.get(name)) for run in runs]
+        kind = "different" if name in different else "usual" if all(usual) else "unusual"
         description = TrainConfig.model_fields[name].description
         found[kind].append({"name": name, "description": description, "values": values, "usual": usual})
     return found

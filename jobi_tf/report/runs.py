@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,12 @@ from jobi_tf.training.run_folder import RunFolder, run_summary, stored_evaluatio
 
 if TYPE_CHECKING:
     from jobi_tf.evaluation.evaluate import Evaluation
+
+# Settings that merged runs have; the others are of trainings.
+_OF_MERGED = {
+    *("dataset", "split", "columns", "header", "weights", "model", "reciprocal", "joint", "dim"),
+    *("merged_from", "extended_by", "own_program"),
+}
 
 
 def evaluation_name(
@@ -82,21 +89,35 @@ def stored_ranks(run_dir: Path) -> np.ndarray:
     raise DataError(f"expected an evaluation of {run_dir} on the test split: run `{command}` first")
 
 
+def settings_of(config: TrainConfig) -> dict[str, Any]:
+    """Returns all settings of a run but its folder.
+
+    They are None if they have no effect, if another program trained and did not say, or, of a merged run, if they are
+    about training.
+    """
+    absent = {*config.without_effect()}
+    if config.own_program:
+        absent |= TrainConfig.model_fields.keys() - config.model_fields_set
+    if config.merged_from:
+        absent |= TrainConfig.model_fields.keys() - _OF_MERGED
+    settings = config.model_dump(exclude={"run_dir"})
+    return {name: None if name in absent else value for name, value in settings.items()}
+
+
 def run_values(path: Path) -> dict[str, Any]:
     """Returns the settings and metrics in the folder of a run, without loading its model.
 
     Returns:
-        All settings (None if another program trained and did not say), `epochs_done`, `best_epoch` (None if none was
-        ranked) and metrics such as `val_mrr` of the best epoch and `test_hits@10` of `stored_evaluation`, or None.
+        Its `settings_of`, `epochs_done`, `best_epoch` (None if none was ranked) and metrics such as `val_mrr` of the
+        best epoch and `test_hits@10` of `stored_evaluation`, or None.
 
     Raises:
         DataError: this is not the folder of a run, or it is damaged.
     """
     folder = RunFolder(path)
     found, test, config = run_summary(folder), stored_evaluation(path), folder.read_config()
-    unknown = TrainConfig.model_fields.keys() - config.model_fields_set if config.own_program else ()
     return {
-        **(config.model_dump(exclude={"run_dir"}) | dict.fromkeys(unknown)),
+        **settings_of(config),
         **{"epochs_done": found["epochs"], "best_epoch": found["best_epoch"] if found["metrics"] else None},
         **{f"val_{name}": found["metrics"].get(name) for name in METRICS},
         **{f"test_{name}": test.get(name) for name in METRICS},
@@ -115,11 +136,10 @@ def find_runs(folder: Path) -> list[Path]:
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """Returns the end of each path, as long as it takes to tell them apart."""
+    """Returns the shortest end of each path that no other path has; the paths are different."""
     parts = [path.resolve().parts for path in paths]
-    lengths = range(1, max(map(len, parts)) + 1)
-    every = (["/".join(part[-length:]) for part in parts] for length in lengths)
-    return next(ends for ends in every if len(set(ends)) == len(ends))
+    counts = Counter(part[-n:] for part in parts for n in range(1, len(part) + 1))
+    return ["/".join(next(part[-n:] for n in range(1, len(part) + 1) if counts[part[-n:]] == 1)) for part in parts]
 
 
 def select_runs(
@@ -149,9 +169,19 @@ def select_runs(
 
 
 def different_settings(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Returns the settings in which runs, given by their `run_values`, differ, with all values; of one run, all."""
-    rows = {name: [run[name] for run in runs] for name in TrainConfig.model_fields if name in runs[0]}
-    return {name: row for name, row in rows.items() if len(runs) == 1 or any(value != row[0] for value in row)}
+    """Returns the settings in which runs, given by their `settings_of`, differ, with all values; of one run, all.
+
+    A run does not differ in a setting that it lacks: one that is None although the default is not, and of a merged run
+    any that is None.
+    """
+    found = {}
+    for name, field in TrainConfig.model_fields.items():
+        if name not in runs[0]:
+            continue
+        values = [x[name] for x in runs if x[name] is not None or (field.default is None and not x["merged_from"])]
+        if len(runs) == 1 or any(value != values[0] for value in values):
+            found[name] = [run[name] for run in runs]
+    return found
 
 
 def common_graph(paths: Sequence[Path]) -> Graph:

@@ -41,6 +41,7 @@ def test_lists_settings_and_metrics(folder, call):
     assert rows[1]["val_hits@10"] == max(epoch["val_hits@10"] for epoch in epochs)
     assert rows[1]["test_mrr"] == json.loads((folder / "first" / "evaluations" / "test.json").read_text())["mrr"]
     assert rows[2]["val_mrr"] is rows[2]["test_mrr"] is None
+    assert (rows[1]["patience"], rows[2]["patience"]) == (2, None)  # without effect where nothing is ranked
     table = call("runs", "list", folder).stdout
     assert "--dim 8" in table
     assert "--dataset world" in table

@@ -248,6 +248,7 @@ def test_settings_come_by_how_they_differ(page):
         ["p", "0", "0.3"],
         ["dim", "8", "6"],
     ]
+    assert {row[0]: row[1:3] for row in tables["At their defaults"][1:]}["alpha"] == ["–", "1"]  # without a pair head
     alike = {row[0]: row[1:3] for row in tables["Other than the default, the same in all runs"][1:]}
     assert alike["epochs"] == ["3", "3"]
     assert alike["batch_size"] == ["40", "40"]
@@ -342,6 +343,7 @@ def test_missing_extra_is_named(paths, tmp_path, monkeypatch):
 def test_labels_tell_runs_apart():
     assert labels([Path("/a/x"), Path("/b/y")]) == ["x", "y"]
     assert labels([Path("/a/x/run"), Path("/b/x/run")]) == ["a/x/run", "b/x/run"]
+    assert labels([Path("/a/x"), Path("/b/x"), Path("/b/y"), Path("/x")]) == ["a/x", "b/x", "y", "//x"]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.212, 0.249), (0, 1), (5, 5), (0, 0), (-0.3, 0.02), (3.2, 17_000)])

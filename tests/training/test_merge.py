@@ -118,6 +118,9 @@ def test_the_command_writes_a_run_like_any_other(tmp_path, call):
     evaluated = json.loads(call("evaluate", merged, "--split", "valid", "--json").stdout)
     assert stored["val_mrr"] == pytest.approx(evaluated["mrr"])
     assert len(stored["merged_from"]) == 2
+    assert stored["model"] == "complex"
+    assert stored["epochs"] is stored["learning_rate"] is stored["eval_every"] is None
+    assert re.search(r"^merged +– ", call("runs", tmp_path).stdout, re.MULTILINE)
     call("predict", merged, "--head", "entity 1", "--relation", "relation 0", "-k", 2)
     call("report", merged, tmp_path / "seed-0", "--out", tmp_path / "report.html")
     call("merge", tmp_path / "seed-0", tmp_path / "seed-0", "--out", tmp_path / "twice", status=2)
