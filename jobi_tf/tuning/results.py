@@ -126,6 +126,9 @@ class Results:
             assert figure is not None
             if file.stem == "parallel":
                 figure.set_size_inches(max(8, 1.8 * len(self.space.search)), 6)
+                axis.collections[0].set_cmap("viridis_r")  # Optuna's begins at white, on light grey
+                bar = figure.axes[1]
+                bar.set_position(bar.get_position().translated(0.1, 0))  # clear of the ticks of the last setting
             with written_beside(file) as beside:
                 figure.savefig(beside, dpi=120, bbox_inches="tight", format="png")
             close(figure)

@@ -175,6 +175,19 @@ optuna.load_study(study_name="search", storage=storage).optimize(die, n_trials=1
     assert len(trained) == 3
 
 
+def test_the_colour_bar_is_clear_of_the_last_setting(tmp_path, trained, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="needs the extra plot")
+    searched = {"dim": [4, 8], "negatives_mode": ["own", "shared-by-side"]}
+    results, figures = search(space(searched, sampler="grid"), tmp_path / "out"), []
+    with monkeypatch.context() as patch:
+        patch.setattr(pyplot, "close", figures.append)
+        assert [file.stem for file in results.draw()] == ["history", "parallel", "importances"]
+    _, bar, *settings = figures[1].axes
+    texts = [text for axis in settings for text in axis.get_yticklabels()]
+    assert bar.get_window_extent().x0 > max(text.get_window_extent().x1 for text in texts)
+    pyplot.close("all")
+
+
 def test_several_machines_share_a_storage(tmp_path, trained):
     storage, chosen = f"sqlite:///{tmp_path}/shared.db", space(SEARCH, trials=3)
     first = search(chosen, tmp_path / "a" / "mine", storage=storage)
