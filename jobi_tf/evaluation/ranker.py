@@ -20,8 +20,8 @@ from jobi_tf.workers import has_servers, local_replicas, parts_of, read_in_block
 
 MEMORY_BUDGET = 2**30
 # Larger blocks of scores are no faster, and up to this size their memory is reused from block to block.
-FAST_BYTES = 64 * 2**20
-LEAST_QUERIES = 128  # of a block, if they fit into memory: each block reads all candidates
+FAST_BYTES = 96 * 2**20
+LEAST_QUERIES, MOST_QUERIES = 128, 1536  # of a block that fits into memory: each block reads all candidates
 PARTS = 8  # of the scores of a query, which are compared side by side
 WORTH_COMPILING = 2**12  # candidates
 
@@ -88,12 +88,12 @@ class Ranker:
             mask[candidates] = True
             self._mask = tf.constant(mask)
         self.block = _block(model, model.num_entities, memory_budget)
-        # Scores are copied for each triple where a query has several.
-        self._block_of_several = _block(model, model.num_entities, memory_budget, copies=1)
+        # Where a query has several triples, its scores are copied without known answers, and then for each triple.
+        self._block_of_several = _block(model, model.num_entities, memory_budget, copies=2)
         self._strategy = tf.distribute.get_strategy()
         self._replicas = local_replicas(self._strategy)
         # Comparisons occupy one core. Meanwhile the products of another block use the others.
-        room = memory_budget >= 2 * self._block_of_several * _bytes_per_query(model, model.num_entities, copies=1)
+        room = memory_budget >= 2 * self._block_of_several * _bytes_per_query(model, model.num_entities, copies=2)
         self._at_once = 2 if room and self._strategy.num_replicas_in_sync == 1 and not on_gpu() else 1
         # `partial` makes a function for each model. TensorFlow would warn that a common one is traced too often.
         compiled, run = tf.function(partial(model.candidates)), self._strategy.run
@@ -119,7 +119,7 @@ class Ranker:
         relation, anchor = triples[:, 1].astype(np.int64), triples[:, column(1 - side)]
         keys = relation * self.model.num_entities + anchor  # by relation, as rules are looked up by relation
         _, first, query, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        order = np.lexsort((query, counts[query]))  # triples of one query together, single ones first
+        order = np.lexsort((query, counts[query] > 1))  # by query, those with one triple first
         single = np.count_nonzero(counts[query] == 1)
         parts = (order[:single], self.block), (order[single:], self._block_of_several)
         blocks = [x[i : i + size] for x, size in parts for i in range(0, len(x), size)]
@@ -156,10 +156,16 @@ class Ranker:
     def _arguments(
         self, triples: np.ndarray, block: np.ndarray, queries: np.ndarray, query: np.ndarray, side: int
     ) -> tuple[tf.Tensor, ...]:
-        """Returns the distinct queries of a block [Q, 3], row and answer of each triple [P], and what is left out."""
-        distinct, place = np.unique(query, return_inverse=True)
+        """Returns the distinct queries of a block [Q, 3], row and answer of each triple [P], and known answers [K].
+
+        These are row and entity of each that is left out: with a query for each triple, all but the answers.
+        """
+        distinct, place = np.unique(query, return_inverse=True)  # with a query for each, `place` counts up
         answers = triples[block, column(side)]
-        rows, entities = _others(self.known, triples[block], side)
+        if len(distinct) == len(block):
+            rows, entities = _others(self.known, triples[block], side)
+        else:
+            rows, entities = _known(self.known, queries[distinct], side)
         return tuple(tf.constant(x, tf.int32) for x in (queries[distinct], place, answers, rows, entities))
 
     def _counts(
@@ -187,12 +193,23 @@ class Ranker:
         queries, place, answers, rows, entities = block
         scores = self.model.scores(queries, side, candidates)  # [Q, E]
         finite = tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1)))
-        in_order = tf.reduce_all(place == tf.range(tf.size(place)))  # a query for each triple
-        scores = tf.cond(in_order, lambda: scores, lambda: tf.gather(scores, place))  # [P, E]
-        true = tf.gather(scores, answers, batch_dims=1)  # [P]
-        greater, equal = tf.unstack(_better_and_equal(scores, true, rows, entities, self._mask))
-        own = tf.ones_like(equal) if self._mask is None else tf.cast(tf.gather(self._mask, answers), tf.int32)
-        return tf.stack([greater, equal - own]), finite
+        true = tf.gather_nd(scores, tf.stack([place, answers], 1))  # [P]
+        own = tf.ones_like(answers, tf.bool) if self._mask is None else tf.gather(self._mask, answers)
+
+        def of_one() -> tuple[tf.Tensor, tf.Tensor]:
+            return _filtered(scores, true, rows, entities, self._mask), own
+
+        def of_several() -> tuple[tf.Tensor, tf.Tensor]:
+            left = tf.gather(_without(scores, rows, entities), place)  # [P, E]
+            counted = own & (tf.gather(left, answers, batch_dims=1) == true)  # unless it is a known answer
+            return _better_and_equal(left, true, self._mask), counted
+
+        sizes = queries.shape[0], place.shape[0]
+        if None in sizes:
+            counts, counted = tf.cond(tf.shape(queries)[0] == tf.size(place), of_one, of_several)
+        else:  # it is traced for blocks of one size
+            counts, counted = of_one() if sizes[0] == sizes[1] else of_several()
+        return counts - tf.stack([tf.zeros_like(place), tf.cast(counted, tf.int32)]), finite
 
 
 class PartsRanker:
@@ -260,7 +277,7 @@ class PartsRanker:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the counts of better and equal candidates, int [2, P], and whether all scores are finite."""
         scores = self.model.scores(triples, side, candidates)
-        return _better_and_equal(scores, true, rows, places), tf.reduce_all(tf.math.is_finite(scores))
+        return _filtered(scores, true, rows, places), tf.reduce_all(tf.math.is_finite(scores))
 
 
 def ranker_for(
@@ -293,22 +310,39 @@ def _others(known: KnownAnswers | None, triples: np.ndarray, side: int) -> tuple
     return rows[others], entities[others]
 
 
-def _better_and_equal(
+def _known(known: KnownAnswers | None, triples: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns row and entity of the known answers to each query, int [K] each."""
+    return (np.empty(0, np.int64),) * 2 if known is None else known.lookup(side, triples)
+
+
+def _without(scores: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor) -> tf.Tensor:
+    """Returns a copy of scores, [Q, E], in which those in some rows and columns, [K], are lower than all others."""
+    return tf.tensor_scatter_nd_update(scores, tf.stack([rows, entities], 1), tf.fill(tf.shape(rows), -np.inf))
+
+
+def _filtered(
     scores: tf.Tensor, true: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor, mask: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Counts in scores [P, E] those better than the true answer's, [P], and those equal to it: int32 [2, P].
+    """Counts as `_better_and_equal`, but for some rows and columns, [K].
 
-    Known answers, in `rows` and columns `entities`, [K], are counted with all others and then subtracted: scores are
-    never overwritten. Only candidates of the mask count, bool [E].
+    These are counted with all others and then subtracted, so that the scores are not copied.
     """
-    given = (scores, true) if mask is None else (scores, true, mask)
-    few = scores.shape[1] is not None and scores.shape[1] < WORTH_COMPILING
-    counts = _count(*given) if few else _compiled_count(*given)
     known, target = tf.gather_nd(scores, tf.stack([rows, entities], 1)), tf.gather(true, rows)
     left_out = tf.stack([known > target, known == target], 1)
     if mask is not None:
         left_out &= tf.gather(mask, entities)[:, None]
-    return counts - tf.transpose(tf.math.unsorted_segment_sum(tf.cast(left_out, tf.int32), rows, tf.size(true)))
+    left_out = tf.math.unsorted_segment_sum(tf.cast(left_out, tf.int32), rows, tf.size(true))
+    return _better_and_equal(scores, true, mask) - tf.transpose(left_out)
+
+
+def _better_and_equal(scores: tf.Tensor, true: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
+    """Counts in scores [P, E] those better than the true answer's, [P], and those equal to it: int32 [2, P].
+
+    Only candidates of the mask count, bool [E].
+    """
+    given = (scores, true) if mask is None else (scores, true, mask)
+    few = scores.shape[1] is not None and scores.shape[1] < WORTH_COMPILING
+    return _count(*given) if few else _compiled_count(*given)
 
 
 def _count(scores: tf.Tensor, true: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
@@ -353,7 +387,7 @@ def _block(model: RankedModel, candidates: int, memory_budget: int, copies: int 
 
 def fast_queries(candidates: int) -> int:
     """Returns the number of queries of a block whose scores fit into memory."""
-    return int(np.clip(FAST_BYTES // (4 * candidates), LEAST_QUERIES, 1024))
+    return int(np.clip(FAST_BYTES // (4 * candidates), LEAST_QUERIES, MOST_QUERIES))
 
 
 def _bytes_per_query(model: RankedModel, candidates: int, copies: int) -> int:
