@@ -24,7 +24,8 @@ DEFAULT_TRIALS = 50
 # machine or is of runs that are not trained here.
 NOT_SEARCHED = (
     *("recipe", "minutes", "dataset", "split", "columns", "header", "weights", "monitor", "eval_every"),
-    *("strategy", "devices", "logical_devices", "run_dir", "tensorboard", "profile", "merged_from", "own_program"),
+    *("strategy", "devices", "logical_devices", "run_dir", "tensorboard", "profile"),
+    *("merged_from", "extended_by", "own_program"),
 )
 _DIGITS = 12  # makes 0.3 of 0.1 + 2 · 0.1
 _COMBINATIONS = 10_000  # that are checked before a search begins
