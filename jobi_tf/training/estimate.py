@@ -88,8 +88,9 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
     With parameter servers it is that of the chief, which ranks the validation triples by one part of a table at a time.
     """
     tables = _Tables(config, graph)
-    two_blocks = 2 * fast_queries(graph.num_entities) * FLOAT * graph.num_entities
-    ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, two_blocks)
+    # Two blocks at a time, and about as many copies of scores.
+    blocks = 4 * fast_queries(graph.num_entities) * FLOAT * graph.num_entities
+    ranking = FLOAT * tables.copied + min(MEMORY_BUDGET, blocks)
     return Memory(
         RUNTIME,
         # The devices that a CPU is split into have a copy each, in the same memory.
