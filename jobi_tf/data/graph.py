@@ -220,6 +220,7 @@ class Graph:
             if isinstance(triples, Shards):
                 place = triples.folder if "://" in triples.folder else str(Path(triples.folder).absolute())
                 meta["shards"] = asdict(triples) | {"folder": "" if Path(triples.folder) == folder else place}
+                meta["shards_of"] = _written_digest(meta["shards"]["folder"])
             else:
                 arrays[name] = np.ascontiguousarray(triples, np.int32)
             if name in self.weights:
@@ -253,11 +254,9 @@ class Graph:
         arrays: dict[str, Any] = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
         if shards := meta.get("shards"):
             arrays["train"] = Shards(**shards | {"folder": shards["folder"] or str(folder)})
-            own = Path(shards["folder"], "graph.json")  # of a graph that was written before this one
-            if shards["folder"] and own.is_file() and json.loads(own.read_text())["fingerprint"] != meta["fingerprint"]:
-                raise DataError(
-                    f"expected the training triples of {folder} in {own.parent}, found those of another graph"
-                )
+            if meta.get("shards_of") not in (None, found := _written_digest(shards["folder"])) and found:
+                place = shards["folder"]
+                raise DataError(f"expected the training triples of {folder} in {place}, found those of another graph")
         if missing := [f"{name}.npy" for name in SPLITS if name not in arrays]:
             raise DataError(f"expected {', '.join(missing)} in {folder}, found none")
         graph = cls(
@@ -271,6 +270,12 @@ class Graph:
         )
         graph.__dict__["_digest"] = meta["fingerprint"]  # where cached_property keeps it
         return graph
+
+
+def _written_digest(folder: str) -> str | None:
+    """Returns the digest of the graph that was written into a local folder; None if there is none."""
+    path = Path(folder, "graph.json")
+    return json.loads(path.read_text(encoding="utf-8"))["fingerprint"] if folder and path.is_file() else None
 
 
 def check_is_graph(graph: Any) -> None:

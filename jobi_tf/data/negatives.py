@@ -80,7 +80,9 @@ class Part:
     def of(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns the rows of this part: [B, ...] → [B / count, ...]."""
         if rows.shape[0] and rows.shape[0] % self.count:
-            raise UsageError(f"expected batches that {self.count} parts share evenly, got {rows.shape[0]} rows")
+            raise UsageError(
+                f"expected batches that {self.count} parts share evenly, got {rows.shape[0]} rows or chunks"
+            )
         if self.count == 1:
             return rows
         size = (rows.shape[0] or tf.shape(rows)[0]) // self.count

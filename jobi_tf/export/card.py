@@ -94,7 +94,7 @@ def _quality(run: "ExportableRun") -> str:
         return "Unknown: neither the validation nor the test split was ranked.\n"
     about = "Filtered ranks; entities with equal scores have the mean of their ranks (realistic ties)."
     if run.config.merged_from:
-        record = read_json(run.path / "merged.json", "the record of a merge", "held_out_mrr") if run.path else {}
+        record = read_json(run.records / "merged.json", "the record of a merge", "held_out_mrr") if run.records else {}
         if record.get("held_out_mrr"):
             about += " Validation triples chose the weights of the runs: only test ranks are independent of them."
     elif best:

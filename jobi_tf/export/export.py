@@ -35,8 +35,8 @@ class ExportableRun(Protocol):
     """A run: what `jobi_tf.load_run` returns."""
 
     @property
-    def path(self) -> Path | None:
-        """The run folder; None if it is not saved."""
+    def records(self) -> Path | None:
+        """The folder with the records of its training; None if there is none."""
 
     @property
     def model(self) -> JoBi:

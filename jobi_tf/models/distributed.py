@@ -9,8 +9,6 @@ import tensorflow as tf
 from jobi_tf.errors import UsageError
 from jobi_tf.workers import has_servers, has_workers, parts_of_all
 
-HEADS = ("triple", "pair")
-
 
 def check_jit_compile(jit_compile: bool, devices: int) -> None:
     """Raises a `UsageError` if XLA has to compile the training step for several devices."""
@@ -77,8 +75,8 @@ class DistributedModel(keras.Model):
             return
         names = {head.name for head in self.heads}
         came = set(labels) if isinstance(labels, dict) else {type(labels).__name__}
-        # A subclass may have further outputs.
-        if not names <= came or (came - names) & {*HEADS}:
+        further = self.overrides("call", "train_step")  # outputs or labels of a subclass
+        if not names <= came or (came != names and not further):
             raise UsageError(
                 f"expected labels for {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, got "
                 f"{' and '.join(sorted(came))}: give the model and its batches the same joint"
@@ -86,8 +84,8 @@ class DistributedModel(keras.Model):
         losses = self.loss
         if not isinstance(losses, dict):  # one for all heads
             losses = {"triple": losses} if names == {"triple"} else {}
-        own = [getattr(type(self), x) is not getattr(keras.Model, x) for x in ("train_step", "compute_loss")]
-        if self.compiled and not names <= losses.keys() and not any(own):
+        wrong = not names <= losses.keys() or (losses.keys() != names and not further)
+        if self.compiled and wrong and not self.overrides("train_step", "compute_loss"):
             raise UsageError(
                 f"expected a dict with a loss for each of {' and '.join(sorted(names))}, as the model has "
                 f"joint={len(names) > 1}, got {[*losses] if losses else type(self.loss).__name__}"
@@ -98,6 +96,10 @@ class DistributedModel(keras.Model):
             sources = "query_batches", "training_batches"
             needed, given = sources[::-1] if queries else sources
             raise UsageError(f"expected batches of {needed} for {type(loss).__name__}, got batches of {given}")
+
+    def overrides(self, *methods: str) -> bool:
+        """Returns whether a subclass outside of this library defines one of the methods."""
+        return any(not getattr(type(self), x).__module__.startswith(("jobi_tf.", "keras.")) for x in methods)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model as it was saved."""

@@ -13,13 +13,15 @@ from jobi_tf.errors import UsageError, check_at_least
 from jobi_tf.models import regularizers as regularizer_objects
 from jobi_tf.models import scorers
 from jobi_tf.models.batches import batch_form
-from jobi_tf.models.distributed import HEADS, DistributedModel, check_jit_compile
+from jobi_tf.models.distributed import DistributedModel, check_jit_compile
 from jobi_tf.models.dropout import Dropout
 from jobi_tf.models.layers import EmbeddingTable, Head
 from jobi_tf.models.products import all_scores, check_dtypes, own_scores
 from jobi_tf.models.regularizers import Regularizer
 from jobi_tf.models.scorers.scorer import Scorer, glorot_normal
 from jobi_tf.serialization import constructor_arguments
+
+HEADS = ("triple", "pair")
 
 
 @keras.saving.register_keras_serializable("jobi_tf")
@@ -184,9 +186,10 @@ class JoBi(DistributedModel):
         names = {*HEADS[: len(self.heads)]}
         for name in ("loss_weights", "metrics", "weighted_metrics"):
             value = given.get(name)
-            by_head = isinstance(value, dict) and (value.keys() <= names or type(self).call is not JoBi.call)
+            keys = value.keys() if isinstance(value, dict) else {None}
+            by_head = keys == names or (keys < names and name != "loss_weights") or self.overrides("call")
             if self.joint and value is not None and not by_head:
-                raise UsageError(f"expected {name} as a dict with some of {', '.join(sorted(names))}, got {value!r}")
+                raise UsageError(f"expected {name} as a dict with {' and '.join(sorted(names))}, got {value!r}")
 
     def candidates(self) -> tf.Tensor:
         """Returns what queries are multiplied with to score each entity, [E, length of a query], as `all_scores`."""

@@ -1,7 +1,7 @@
 """The parts of a model: embedding tables and heads."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import keras
@@ -138,8 +138,9 @@ class Head(keras.layers.Layer):
         self.reciprocal = reciprocal
         if initializer is None:
             initializer = scorer.relation_initializer(num_relations, dim, fold_in(seed, name, "relations"))
-        else:
-            initializer = initializer.clone()  # which draws other numbers for each head, unless it has a seed
+        else:  # a copy, which draws other numbers for each head, unless it has a seed or cannot be copied
+            with suppress(TypeError, NotImplementedError):
+                initializer = initializer.clone()
         count = num_relations * (2 if reciprocal else 1)
         self.relations = EmbeddingTable(count, scorer.relation_width(dim), initializer, f"{name}_relations")
         self.shared = {

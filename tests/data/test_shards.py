@@ -1,3 +1,6 @@
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -106,6 +109,11 @@ def test_shards_that_are_missing_or_of_another_graph_are_refused(tmp_path):
     (tmp_path / "shards").rename(tmp_path / "moved")
     with pytest.raises(DataError, match=r"shards/train-00000.*nothing there"):
         KnownAnswers.of_graph(Graph.open(tmp_path / "run"), ("train",), run.valid)
+    (tmp_path / "moved").rename(tmp_path / "shards")
+    fewer = replace(run, splits={**run.splits, "valid": run.valid[:3]})
+    fewer.save(tmp_path / "fewer")
+    assert len(Graph.open(tmp_path / "fewer").valid) == 3
+    shutil.rmtree(tmp_path / "shards")
     write_shards(tmp_path / "b", tmp_path / "shards", 2)
     with pytest.raises(DataError, match=r"shards, found those of another graph"):
         Graph.open(tmp_path / "run")

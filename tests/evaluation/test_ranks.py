@@ -256,7 +256,9 @@ def test_ranks_are_the_same_with_two_blocks_at_once(side, monkeypatch):
     monkeypatch.setattr(ranker, "FAST_BYTES", 0)
     monkeypatch.setattr(ranker, "LEAST_QUERIES", 7)  # of a block
     done = []
-    found = Ranker(tiny.model, known).rank(tiny.graph.test, number, done.append)
+    several = Ranker(tiny.model, known)
+    assert several._at_once == 2
+    found = several.rank(tiny.graph.test, number, done.append)
     np.testing.assert_array_equal([found.greater, found.equal], [whole.greater, whole.equal])
     assert (sum(done), max(done)) == (60, 7)
 

@@ -39,8 +39,12 @@ class Named:
         return type(self).__name__.lower()
 
     def __repr__(self) -> str:
-        """Returns the call that makes it."""
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.get_config().items())})"
+        """Returns the call that makes it, if `get_config` has it."""
+        try:
+            arguments = self.get_config()
+        except AttributeError:  # of a class that does not keep its arguments
+            return super().__repr__()
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor, each of which has to be an attribute of the same name."""
