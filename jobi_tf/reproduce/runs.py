@@ -243,19 +243,22 @@ def check_settings(folder: RunFolder, config: TrainConfig) -> None:
 
 
 def estimate(missing: Sequence[PlannedRun], complete: Sequence[PlannedRun]) -> float | None:
-    """Returns the seconds that missing runs may take; None if no run on one of their data sets is complete.
+    """Returns the seconds that missing runs may take; None if that is unknown, as no run on a data set is complete.
 
     The time of a run is estimated by the median of the runs with the same settings, else of those on the data set.
+    Rows that are only merged or pooled count once another seed of them is complete: they take little beside a training.
     """
     total = 0.0
     for run in missing:
         near = [x for x in complete if x.path.parent == run.path.parent]
+        if not (near or run.is_trained):
+            continue
         near = near or [x for x in complete if x.source == run.source]
         if not near:
             return None
         seconds = statistics.median(x.record.seconds for x in near if x.record)
         total += seconds * (1 - run.epochs_done / run.config.epochs)
-    return total
+    return total or None
 
 
 OnEvent = Callable[[PlannedRun, Epoch | str | None], None]
