@@ -10,7 +10,7 @@ from ..options import COUNT, Command
 
 @cloup.command(cls=Command, context_settings={"ignore_unknown_options": True})
 @cloup.option("--workers", type=COUNT, default=2, help="Number of workers.")
-@cloup.option("--servers", type=click.IntRange(min=0), default=0, help="Number of parameter servers, beside a chief.")
+@cloup.option("--servers", type=click.IntRange(min=0), default=0, help="Number of parameter servers; adds a chief.")
 @cloup.argument("command", nargs=-1, metavar="-- COMMAND …", required=True)
 def launch(workers: int, servers: int, command: tuple[str, ...]) -> None:
     """Train or evaluate with several processes on this machine.

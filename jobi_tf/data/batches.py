@@ -412,6 +412,6 @@ def _endless(batch: Callable, first_step: int, triples: tf.data.Dataset | None =
     # Nothing is left to tune, and the sleeping tuner would delay the end of training by seconds (TensorFlow 2.21).
     options = tf.data.Options()
     options.autotune.enabled = False
-    # Reading shards counts as state, which a checkpoint of the iterator could not hold; but only the step is.
+    # TensorFlow takes the reading of shards for state that a checkpoint cannot hold. The only state is the step.
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     return batches.with_options(options)

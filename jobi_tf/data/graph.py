@@ -13,7 +13,7 @@ import numpy as np
 from jobi_tf.data.shards import Shards, blocks
 from jobi_tf.data.vocabulary import Vocabulary, text_of
 from jobi_tf.errors import DataError, UsageError, damaged
-from jobi_tf.files import check_new, new_folder
+from jobi_tf.files import check_new, new_folder, read_json
 from jobi_tf.tables import html_table
 
 FORMAT = 1
@@ -254,7 +254,8 @@ class Graph:
         arrays: dict[str, Any] = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
         if shards := meta.get("shards"):
             arrays["train"] = Shards(**shards | {"folder": shards["folder"] or str(folder)})
-            if meta.get("shards_of") not in (None, found := _written_digest(shards["folder"])) and found:
+            before, now = meta.get("shards_of"), _written_digest(shards["folder"])
+            if before and now and before != now:
                 place = shards["folder"]
                 raise DataError(f"expected the training triples of {folder} in {place}, found those of another graph")
         if missing := [f"{name}.npy" for name in SPLITS if name not in arrays]:
@@ -274,8 +275,8 @@ class Graph:
 
 def _written_digest(folder: str) -> str | None:
     """Returns the digest of the graph that was written into a local folder; None if there is none."""
-    path = Path(folder, "graph.json")
-    return json.loads(path.read_text(encoding="utf-8"))["fingerprint"] if folder and path.is_file() else None
+    meta = read_json(Path(folder, "graph.json"), "a prepared graph", "fingerprint") if folder else {}
+    return meta.get("fingerprint")
 
 
 def check_is_graph(graph: Any) -> None:
@@ -309,7 +310,7 @@ def _columns(triples: Any, split: str) -> list[list[Any]]:
         triples = zip(*(frame[:, i].to_list() for i in places), strict=True)
     elif hasattr(triples, "edges"):  # a networkx graph
         if not triples.is_directed():
-            raise DataError(f"expected a directed networkx graph in {split}, edges from head to tail, got {triples}")
+            raise DataError(f"expected a directed networkx graph in {split}, got {triples}")
         triples = [(head, relation, tail) for head, tail, relation in triples.edges(data="relation")]
         if any(relation is None for _, relation, _ in triples):
             raise DataError(f"expected an attribute `relation` of each edge in {split}, got an edge without it")
@@ -329,7 +330,7 @@ def _checked_name(value: Any, row: int, split: str) -> str:
     """Returns a name as text; a DataError if it is missing or has a character that separates names in files."""
     name = text_of(value)
     if not name or name.isspace() or any(x in name for x in "\0\n\r\t"):
-        what = "a name, in one line and without tabs and NUL bytes,"
+        what = "a name (one line, no tabs or NUL bytes)"
         raise DataError(f"expected {what} in row {row} of {split}, got {value!r}")
     if not name.isascii() and any("\ud800" <= x <= "\udfff" for x in name):
         raise DataError(f"expected a name that UTF-8 can write in row {row} of {split}, got {value!r}")

@@ -163,9 +163,7 @@ def _alike(names: Vocabulary, kind: str) -> Finding:
     first: dict[str, str] = {}
     plain = [" ".join(unicodedata.normalize("NFKC", name).split()) for name in names.names]
     found = np.flatnonzero([first.setdefault(x, name) != name for x, name in zip(plain, names.names, strict=True)])
-    return _finding(
-        "names alike but for spaces or form", kind, found, len(names), lambda i: f"{names[i]!r}, {first[plain[i]]!r}"
-    )
+    return _finding("near-duplicate names", kind, found, len(names), lambda i: f"{names[i]!r}, {first[plain[i]]!r}")
 
 
 def _repeats(triples: _Triples, before: str, split: str) -> Finding:

@@ -84,8 +84,9 @@ class Columns:
         if is_text and not self.triple:
             if not header and not self.weight:
                 return False, 3, [0, 1, 2]
-            if len(first) > 4 and found != known if self.weight else len(first) != 3:
-                wanted = 3 + len(self.weight)
+            by_name, wanted = self.weight and found is known, 3 + len(self.weight)
+            too_few = self.weight and len(first) < wanted  # `_indices` says which is missing
+            if len(first) != wanted and not by_name and not too_few:
                 raise DataError(f"{where}:1: expected {wanted} columns, got {len(first)}: choose three by 'columns'")
         triple = self.triple or found
         return header, len(first), _indices([*triple, *self.weight], fields, where)

@@ -19,7 +19,7 @@ from jobi_tf.models.jobi import JoBi
 from jobi_tf.workers import has_servers, local_replicas, parts_of, read_in_blocks, sum_over_workers
 
 MEMORY_BUDGET = 2**30
-# Larger blocks of scores are no faster, and up to this size their memory is reused from block to block.
+# Larger blocks of scores take more memory and are hardly faster.
 FAST_BYTES = 96 * 2**20
 LEAST_QUERIES, MOST_QUERIES = 128, 1536  # of a block that fits into memory: each block reads all candidates
 PARTS = 8  # of the scores of a query, which are compared side by side
@@ -128,8 +128,10 @@ class Ranker:
         replicas, own = self._strategy.num_replicas_in_sync, slice(self._replicas[0], self._replicas[-1] + 1)
         groups = [blocks[start : start + replicas] for start in range(0, len(blocks), replicas)]
 
+        queries = triples[first]
+
         def count(each: list[np.ndarray]) -> list[tuple[np.ndarray, bool]]:
-            arguments = [self._arguments(triples, x, triples[first], query[x], side) for x in each[own]]
+            arguments = [self._arguments(triples, x, queries, query[x], side) for x in each[own]]
             return self._counts(arguments, candidates, side)
 
         with full_float32():
@@ -158,7 +160,7 @@ class Ranker:
     ) -> tuple[tf.Tensor, ...]:
         """Returns the distinct queries of a block [Q, 3], row and answer of each triple [P], and known answers [K].
 
-        These are row and entity of each that is left out: with a query for each triple, all but the answers.
+        Known answers are given by row and entity. Where each query has one triple, its own answer is not among them.
         """
         distinct, place = np.unique(query, return_inverse=True)  # with a query for each, `place` counts up
         answers = triples[block, column(side)]
@@ -303,9 +305,7 @@ def ranker_for(
 
 def _others(known: KnownAnswers | None, triples: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns row and entity of the known answers to each query but the one that is ranked, int [K] each."""
-    if known is None:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    rows, entities = known.lookup(side, triples)
+    rows, entities = _known(known, triples, side)
     others = entities != triples[rows, column(side)]
     return rows[others], entities[others]
 
@@ -323,9 +323,9 @@ def _without(scores: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor) -> tf.Tens
 def _filtered(
     scores: tf.Tensor, true: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor, mask: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Counts as `_better_and_equal`, but for some rows and columns, [K].
+    """Counts as `_better_and_equal`, but leaves out the scores in some rows and columns, [K].
 
-    These are counted with all others and then subtracted, so that the scores are not copied.
+    They are counted with all others and then subtracted, so that the scores are not copied.
     """
     known, target = tf.gather_nd(scores, tf.stack([rows, entities], 1)), tf.gather(true, rows)
     left_out = tf.stack([known > target, known == target], 1)

@@ -317,6 +317,8 @@ def _chunk_scores(
         sides = list(zip(queries, (head, tail), (heads, tails), strict=True))
         own = [own_scores(scorer, query, scorer.candidate(x))[..., None] for query, x, _ in sides]
         negatives = [all_scores(scorer, query, scorer.candidate(x)) for query, _, x in sides]
-        lists = [tf.concat(x, -1) for x in zip(own, negatives, strict=True)] if by_side else []
-        scores.append(tf.stack(lists, 2) if by_side else tf.concat([own[TAIL], *negatives], -1))
+        if by_side:
+            scores.append(tf.stack([tf.concat(x, -1) for x in zip(own, negatives, strict=True)], 2))
+        else:
+            scores.append(tf.concat([own[TAIL], *negatives], -1))
     return tf.stack(scores)

@@ -75,7 +75,7 @@ class DistributedModel(keras.Model):
             return
         names = {head.name for head in self.heads}
         came = set(labels) if isinstance(labels, dict) else {type(labels).__name__}
-        further = self.overrides("call", "train_step")  # outputs or labels of a subclass
+        further = self._overrides("call", "train_step")  # outputs or labels of a subclass
         if not names <= came or (came != names and not further):
             raise UsageError(
                 f"expected labels for {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, got "
@@ -85,7 +85,7 @@ class DistributedModel(keras.Model):
         if not isinstance(losses, dict):  # one for all heads
             losses = {"triple": losses} if names == {"triple"} else {}
         wrong = not names <= losses.keys() or (losses.keys() != names and not further)
-        if self.compiled and wrong and not self.overrides("train_step", "compute_loss"):
+        if self.compiled and wrong and not self._overrides("train_step", "compute_loss"):
             raise UsageError(
                 f"expected a dict with a loss for each of {' and '.join(sorted(names))}, as the model has "
                 f"joint={len(names) > 1}, got {[*losses] if losses else type(self.loss).__name__}"
@@ -97,7 +97,7 @@ class DistributedModel(keras.Model):
             needed, given = sources[::-1] if queries else sources
             raise UsageError(f"expected batches of {needed} for {type(loss).__name__}, got batches of {given}")
 
-    def overrides(self, *methods: str) -> bool:
+    def _overrides(self, *methods: str) -> bool:
         """Returns whether a subclass outside of this library defines one of the methods."""
         return any(not getattr(type(self), x).__module__.startswith(("jobi_tf.", "keras.")) for x in methods)
 

@@ -187,7 +187,7 @@ class JoBi(DistributedModel):
         for name in ("loss_weights", "metrics", "weighted_metrics"):
             value = given.get(name)
             keys = value.keys() if isinstance(value, dict) else {None}
-            by_head = keys == names or (keys < names and name != "loss_weights") or self.overrides("call")
+            by_head = keys == names or (keys < names and name != "loss_weights") or self._overrides("call")
             if self.joint and value is not None and not by_head:
                 raise UsageError(f"expected {name} as a dict with {' and '.join(sorted(names))}, got {value!r}")
 

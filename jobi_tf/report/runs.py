@@ -18,17 +18,14 @@ from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.evaluation.significance import Difference, paired_bootstrap
 from jobi_tf.files import written_beside
-from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.config import RECORDED, TrainConfig
 from jobi_tf.training.run_folder import RunFolder, run_summary, stored_evaluation
 
 if TYPE_CHECKING:
     from jobi_tf.evaluation.evaluate import Evaluation
 
 # Settings that merged runs have; the others are of trainings.
-_OF_MERGED = {
-    *("dataset", "split", "columns", "header", "weights", "model", "reciprocal", "joint", "dim"),
-    *("merged_from", "extended_by", "own_program"),
-}
+_OF_MERGED = {"dataset", "split", "columns", "header", "weights", "model", "reciprocal", "joint", "dim", *RECORDED}
 
 
 def evaluation_name(

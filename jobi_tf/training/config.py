@@ -42,6 +42,9 @@ SYNONYMS = {
 }
 
 
+RECORDED = ("merged_from", "extended_by", "own_program")  # what the library notes of a run, and nobody sets
+
+
 class TrainConfig(BaseModel):
     """Settings of a training run. Field names are the options of `jobi-tf train`, with `_` for `-`.
 

@@ -43,7 +43,7 @@ def extend(
         learning_rate: learning rate of Adam.
 
     Returns:
-        The new run; `save(folder)` writes it. Its history is that of the run.
+        The new run; `save(folder)` writes it. It keeps the history of the training.
 
     Raises:
         DataError: there are no triples, a name is invalid, or a relation does not occur in training.

@@ -30,7 +30,7 @@ from jobi_tf.files import written_beside
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.tables import markdown
 from jobi_tf.training.assembly import build_batches, losses_of
-from jobi_tf.training.config import TENSORBOARD, TrainConfig
+from jobi_tf.training.config import RECORDED, TENSORBOARD, TrainConfig
 from jobi_tf.training.recording import Training
 from jobi_tf.training.run_folder import describe_environment
 from jobi_tf.workers import is_chief
@@ -44,7 +44,7 @@ MOST_TRIPLES = 5_000_000  # of training, among which negatives are looked up
 # Settings that do not change the model.
 _NO_HPARAMS = {
     *("columns", "header", "weights", "split", "run_dir", "checkpoint_every"),
-    *("tensorboard", "profile", "strategy", "devices", "logical_devices", "merged_from", "extended_by", "own_program"),
+    *("tensorboard", "profile", "strategy", "devices", "logical_devices", *RECORDED),
 }
 _OF_BEST = ("mrr", "hits@10")  # metrics of the epoch that is kept
 _VALUES = ("name", "value")

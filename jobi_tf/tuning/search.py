@@ -294,4 +294,4 @@ def _check_same(space: Space, before: Mapping[str, Any], path: Path, dataset: bo
         if key == "settings" and not dataset:
             new = now[key] | {"dataset": before[key]["dataset"]}
         if json.dumps(old) != json.dumps(new):  # in the same order
-            raise UsageError(f"expected the search of {path} with {key} {old}, got {new}: choose another --out")
+            raise UsageError(f"expected {key} {old}, as {path} has it, got {new}: choose another folder by --out")

@@ -10,7 +10,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from jobi_tf.errors import UsageError, needs
-from jobi_tf.training.config import SettingsFile, StrictModel, TrainConfig, unknown_setting
+from jobi_tf.training.config import RECORDED, SettingsFile, StrictModel, TrainConfig, unknown_setting
 
 with needs("searching needs Optuna", "search"):
     import optuna
@@ -24,8 +24,7 @@ DEFAULT_TRIALS = 50
 # machine or is of runs that are not trained here.
 NOT_SEARCHED = (
     *("recipe", "minutes", "dataset", "split", "columns", "header", "weights", "monitor", "eval_every"),
-    *("strategy", "devices", "logical_devices", "run_dir", "tensorboard", "profile"),
-    *("merged_from", "extended_by", "own_program"),
+    *("strategy", "devices", "logical_devices", "run_dir", "tensorboard", "profile", *RECORDED),
 )
 _DIGITS = 12  # makes 0.3 of 0.1 + 2 · 0.1
 _COMBINATIONS = 10_000  # that are checked before a search begins

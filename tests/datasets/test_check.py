@@ -30,8 +30,8 @@ def test_clean(tmp_path):
 def test_names_that_look_alike():
     graph = Graph.from_triples([("é", "r", "b c"), ("e\u0301", " r", "b  c"), ("B C", "R", "b\xa0c ")])
     found = _found(check(graph))
-    assert found["names alike but for spaces or form", "entities"] == 3
-    assert found["names alike but for spaces or form", "relations"] == 1
+    assert found["near-duplicate names", "entities"] == 3
+    assert found["near-duplicate names", "relations"] == 1
 
 
 def test_repeats_and_unseen_names(tmp_path):
