@@ -74,20 +74,14 @@ def best_answers(
     return BestAnswers(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
-def query_blocks(model: RankedModel, triples: np.ndarray) -> Iterator[np.ndarray]:
-    """Yields as many queries at a time as `SCORES_AT_ONCE` has room for; of no queries one empty block."""
-    size = max(1, SCORES_AT_ONCE // model.num_entities)
-    return (triples[start : start + size] for start in range(0, len(triples) or 1, size))
-
-
 def scored_blocks(model: RankedModel, triples: np.ndarray, side: int) -> Iterator[tuple[np.ndarray, tf.Tensor]]:
-    """Yields these blocks of queries with the scores of all entities on one side, float32 [N, E].
+    """Yields queries with the scores of all entities on one side, float32 [N, E]; of no queries one empty block.
 
     Raises:
         JobiError: a score is not finite.
     """
     rows = model.candidates()
-    for queries in query_blocks(model, triples):
+    for queries in blocks(triples, max(1, SCORES_AT_ONCE // model.num_entities)):
         with full_float32():
             scores = model.scores(tf.constant(queries), side, rows)
         check_finite(tf.reduce_all(tf.math.is_finite(tf.reduce_sum(scores, 1))))
@@ -149,12 +143,8 @@ class ByName:
 
     def _scores(self, triples: np.ndarray) -> np.ndarray:
         """Returns the scores of triples of ids, int32 [N, 3] → float32 [N]."""
-        rows, parts = self.model.candidates(), []
-        for part in query_blocks(self.model, triples):
-            with full_float32():
-                scores = self.model.scores(tf.constant(part), TAIL, rows)
-            parts.append(tf.gather(scores, part[:, column(TAIL)], batch_dims=1).numpy())
-        return np.concatenate(parts)
+        scored = scored_blocks(self.model, triples, TAIL)
+        return np.concatenate([tf.gather(scores, part[:, column(TAIL)], batch_dims=1) for part, scores in scored])
 
     def tails(self, head: str, relation: str, k: int = 10, **options: Any) -> Table[Answer]:
         """Returns the k best tails of (head, relation, ?), best first; the options are those of `answers`.

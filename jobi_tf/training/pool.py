@@ -1,17 +1,16 @@
 """Several runs, of any scorers, that rank together."""
 
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import HEAD, SIDES
+from jobi_tf.data.occurrences import HEAD, TAIL
 from jobi_tf.errors import UsageError
-from jobi_tf.evaluation.answers import ByName, query_blocks
-from jobi_tf.evaluation.ranker import RankedModel, full_float32
+from jobi_tf.evaluation.answers import ByName, scored_blocks
+from jobi_tf.evaluation.ranker import RankedModel
 from jobi_tf.evaluation.rules import RuleModel
 from jobi_tf.evaluation.weights import fit_weights
 from jobi_tf.training.run import Run, load_runs
@@ -86,10 +85,9 @@ def _scales(models: Sequence[RankedModel], triples: np.ndarray) -> np.ndarray:
     sample = np.random.default_rng(0).permutation(triples)[:SAMPLE]
     scales = []
     for model in models:
-        sums, shared = np.zeros(3), model.candidates()  # sums of 1, x and x²
-        for side, block in product(range(len(SIDES)), query_blocks(models[0], sample)):
-            with full_float32():
-                x = np.asarray(model.scores(block, side, shared))
+        sums = np.zeros(3)  # of 1, x and x²
+        for _, scores in (block for side in (HEAD, TAIL) for block in scored_blocks(model, sample, side)):
+            x = np.asarray(scores)
             sums += x.size, x.sum(dtype=np.float64), np.square(x).sum(dtype=np.float64)
         mean, mean_square = sums[1:] / sums[0]
         deviation = max(mean_square - mean**2, 0) ** 0.5
