@@ -80,9 +80,7 @@ class Part:
     def of(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns the rows of this part: [B, ...] → [B / count, ...]."""
         if rows.shape[0] and rows.shape[0] % self.count:
-            raise UsageError(
-                f"expected batches that {self.count} parts share evenly, got {rows.shape[0]} rows or chunks"
-            )
+            raise UsageError(f"expected batches that {self.count} parts share evenly, got {rows.shape[0]} rows")
         if self.count == 1:
             return rows
         size = (rows.shape[0] or tf.shape(rows)[0]) // self.count
@@ -136,10 +134,8 @@ class NegativeSampler:
         self._known = None
         if train is not None:
             if not can_filter(self.num_entities, self.num_relations):
-                raise UsageError(
-                    "expected a graph whose squared number of entities times its number of relations is at most 2^63 "
-                    f"to filter negatives, got {self.num_entities:,} entities and {self.num_relations:,} relations"
-                )
+                sizes = f"{self.num_entities:,} entities and {self.num_relations:,} relations"
+                raise UsageError(f"expected entities² · relations to be at most 2^63 to filter negatives, got {sizes}")
             size = self.num_entities**2 * self.num_relations
             self._known = Membership(distinct(self._triple_keys(*np.asarray(train, np.int64).T)), size)
 

@@ -50,10 +50,8 @@ class SoftLabels(NamedTuple):
     def check(self, graph: Graph) -> None:
         """Raises a `DataError` if they are of another graph."""
         if self.fingerprint != graph.fingerprint:
-            raise DataError(
-                f"expected soft labels of {graph.name} ({graph.fingerprint[:8]}), got those of another graph "
-                f"({self.fingerprint[:8]})"
-            )
+            expected, given = (x.fingerprint[:8] for x in (graph, self))
+            raise DataError(f"expected soft labels of {graph.name} ({expected}), got those of another graph ({given})")
 
     def shares(self, weight: float) -> np.ndarray:
         """Returns the share of the target of its query that each answer gets, float32 [queries, k].

@@ -93,7 +93,7 @@ class Vocabulary:
             return self.ids(text_of(x) for x in items.tolist())
         if not is_array and items.size and str(items[0]) in self:
             raise DataError(
-                f"expected {self.kind} names as text or ids as an array, got {items[0]}, which may be either"
+                f"expected {self.kind} names as text or an array of ids, got {items[0]}, which may be either"
             )
         wrong = items[(items < 0) | (items >= len(self))]
         if len(wrong):
