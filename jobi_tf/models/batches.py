@@ -252,18 +252,12 @@ class _TripleRelations:
 
 def _refuse_net(model: "JoBi") -> None:
     if model.heads[0].net:
-        raise UsageError(
-            f"expected batches of query_batches for the scorer {model.scorer.name}, which computes queries by a "
-            "network, got batches with negatives"
-        )
+        raise UsageError(f"expected batches of query_batches for {model.scorer.name}, got batches with negatives")
 
 
 def _refuse_reciprocal(model: "JoBi") -> None:
     if model.reciprocal:
-        raise UsageError(
-            "expected queries or negatives by side with reciprocal relations, by which the two sides of a triple have "
-            "different scores, got negatives of both sides in one list"
-        )
+        raise UsageError("expected queries or negatives by side with reciprocal relations, got one list for both sides")
 
 
 def _queries(

@@ -38,15 +38,10 @@ class DistributedModel(keras.Model):
                 raise UsageError("expected batches, got single elements")
             rows = shape[0]
             if rows and rows % devices:
-                raise UsageError(
-                    f"expected batches that {devices} devices can share evenly, got {rows} rows (or chunks of shared "
-                    "negatives) in a batch"
-                )
-        given = ((x, "steps_per_epoch"), (kwargs.get("validation_data"), "validation_steps"))
-        for data, _ in given:
+                raise UsageError(f"expected batches that {devices} devices can share evenly, got {rows} rows or chunks")
+        for data, steps in ((x, "steps_per_epoch"), (kwargs.get("validation_data"), "validation_steps")):
             if isinstance(data, tf.data.Dataset):
                 self._check_labels(data.element_spec)
-        for data, steps in given:
             _check_end(data, kwargs, steps)
         return super().fit(x, *args, **kwargs)
 
@@ -74,22 +69,18 @@ class DistributedModel(keras.Model):
         if not isinstance(inputs, dict) or tf.is_tensor(labels) or isinstance(labels, tf.TypeSpec):
             return
         names = {head.name for head in self.heads}
+        needed = f"{' and '.join(sorted(names))}, as the model has joint={len(names) > 1}"
         came = set(labels) if isinstance(labels, dict) else {type(labels).__name__}
         further = self._overrides("call", "train_step")  # outputs or labels of a subclass
         if not names <= came or (came != names and not further):
-            raise UsageError(
-                f"expected labels for {' and '.join(sorted(names))}, as the model has joint={len(names) > 1}, got "
-                f"{' and '.join(sorted(came))}: give the model and its batches the same joint"
-            )
+            raise UsageError(f"expected labels for {needed}, got {' and '.join(sorted(came))}")
         losses = self.loss
         if not isinstance(losses, dict):  # one for all heads
             losses = {"triple": losses} if names == {"triple"} else {}
         wrong = not names <= losses.keys() or (losses.keys() != names and not further)
         if self.compiled and wrong and not self._overrides("train_step", "compute_loss"):
-            raise UsageError(
-                f"expected a dict with a loss for each of {' and '.join(sorted(names))}, as the model has "
-                f"joint={len(names) > 1}, got {[*losses] if losses else type(self.loss).__name__}"
-            )
+            given = [*losses] if losses else type(self.loss).__name__
+            raise UsageError(f"expected a dict with a loss for each of {needed}, got {given}")
         loss = losses.get("triple")
         queries = "answers" in inputs
         if getattr(loss, "of_queries", queries) != queries:

@@ -56,10 +56,8 @@ def check_dtypes(scorer: Scorer, **dtypes: str) -> None:
     """Raises a `UsageError` for a setting that is no dtype, or bfloat16 for a scorer that is a distance."""
     for name, dtype in dtypes.items():
         if dtype not in (DTYPES[:1] if scorer.distance else DTYPES):
-            raise UsageError(
-                f"expected the {name} float32, or bfloat16 for scorers that are not distances, got {dtype} for "
-                f"{scorer.name}"
-            )
+            allowed = "float32" if scorer.distance else "float32 or bfloat16"
+            raise UsageError(f"expected {name} to be {allowed} for {scorer.name}, got {dtype}")
 
 
 def own_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:

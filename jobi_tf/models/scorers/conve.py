@@ -91,8 +91,6 @@ def picture(dim: int) -> tuple[int, int]:
     """
     width = max(i for i in range(1, math.isqrt(dim) + 1) if dim % i == 0)
     if width < KERNEL:
-        raise UsageError(
-            f"expected dim to be a product of two numbers of at least {KERNEL} with the scorer conve, such as 9, 20 or "
-            f"200, got {dim}: an embedding is reshaped to a picture for a {KERNEL} × {KERNEL} convolution"
-        )
+        factors = f"two numbers of at least {KERNEL}, such as 9, 20 or 200"
+        raise UsageError(f"expected dim to be a product of {factors}, for the convolution of conve, got {dim}")
     return dim // width, width
