@@ -168,10 +168,7 @@ def train_auto(
     begun, total = time.monotonic(), SECONDS_PER_MINUTE * (config.minutes or MINUTES)
     say = say or (functools.partial(print, file=sys.stderr) if callbacks else lambda line: None)
     if Cluster.of_environment() or config.strategy in ("multi-worker", "parameter-server"):
-        raise UsageError(
-            "expected one process for the recipe auto, whose search trains in one, got several by TF_CONFIG or the "
-            f"strategy {config.strategy}"
-        )
+        raise UsageError(f"expected one process for the recipe auto, got TF_CONFIG or the strategy {config.strategy}")
     if not config.eval_every:
         raise UsageError("expected eval_every to be at least 1 for the recipe auto, which chooses by rankings, got 0")
     training_strategy(config)  # splits the CPU, if it has to, before TensorFlow starts

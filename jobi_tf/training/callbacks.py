@@ -185,10 +185,8 @@ class StopOnNaN(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict) -> None:
         """Checks the running mean of the loss."""
         if not math.isfinite(logs["loss"]):
-            raise JobiError(
-                f"training stopped: the loss is {logs['loss']} in step {batch + 1} of the epoch; "
-                "try a lower learning rate"
-            )
+            step = f"step {batch + 1} of the epoch"
+            raise JobiError(f"training stopped: the loss is {logs['loss']} in {step}; try a lower learning rate")
 
 
 class Throughput(keras.callbacks.Callback):

@@ -79,10 +79,8 @@ class Cluster(BaseModel):
             raise UsageError(f"TF_CONFIG: {validation_message(error)}") from None
         addresses, task = getattr(cluster.cluster, cluster.task.type), cluster.task
         if task.index >= len(addresses):
-            raise UsageError(
-                f"TF_CONFIG: expected task.index below the {len(addresses)} addresses of cluster.{task.type}, "
-                f"got {task.index}"
-            )
+            expected = f"below the {len(addresses)} addresses of cluster.{task.type}"
+            raise UsageError(f"TF_CONFIG: expected task.index {expected}, got {task.index}")
         every = [x for _, addresses in cluster.cluster for x in addresses]
         if twice := [x for x in every if every.count(x) > 1]:
             raise UsageError(f"TF_CONFIG: expected a different address for each process, got {twice[0]} twice")
@@ -154,16 +152,12 @@ def with_servers(config: TrainConfig) -> TrainConfig:
     cluster = Cluster.of_environment()
     if cluster and cluster.size > 1 and config.strategy in ("one", "mirrored"):
         # Each process would train by itself, all into the same folder.
-        raise UsageError(
-            f"expected the strategy auto, multi-worker or parameter-server with the {cluster.size} workers of the "
-            f"environment variable TF_CONFIG, got {config.strategy}"
-        )
+        expected = f"auto, multi-worker or parameter-server with the {cluster.size} workers of TF_CONFIG"
+        raise UsageError(f"expected the strategy {expected}, got {config.strategy}")
     if not (cluster and cluster.cluster.ps):
         if config.strategy == "parameter-server":
-            raise UsageError(
-                "expected the environment variable TF_CONFIG to name a chief, workers and servers (ps) with the "
-                "strategy parameter-server: `jobi-tf launch --servers 2` sets it"
-            )
+            reason = "`jobi-tf launch --servers 2` sets the environment variable TF_CONFIG"
+            raise UsageError(f"expected servers (ps) in TF_CONFIG with the strategy parameter-server: {reason}")
         return config
     if config.strategy == "multi-worker":
         raise UsageError("expected no servers (ps) in TF_CONFIG with the strategy multi-worker")
@@ -199,10 +193,8 @@ def training_strategy(config: TrainConfig) -> tf.distribute.Strategy:
             reason = f"expected several workers to begin before TensorFlow is used: {first_line(error)}"
             raise UsageError(reason) from None
     if config.strategy == "multi-worker":
-        raise UsageError(
-            "expected the environment variable TF_CONFIG to name at least 2 workers with the strategy multi-worker, "
-            f"got {f'{size} worker' if size else 'none'}: `jobi-tf launch` sets it"
-        )
+        reason = f"got {size}: `jobi-tf launch` sets this environment variable"
+        raise UsageError(f"expected TF_CONFIG to name at least 2 workers with the strategy multi-worker, {reason}")
     if config.strategy == "one" and config.logical_devices > 1:
         raise UsageError(f"expected logical_devices to be 1 with the strategy one, got {config.logical_devices}")
     devices = "0" if (config.strategy, config.devices) == ("one", "all") else config.devices
@@ -236,10 +228,8 @@ def _check_cluster(config: TrainConfig) -> None:
         if (value := getattr(config, name)) != TrainConfig.model_fields[name].default:
             raise UsageError(f"expected no {name} with several workers, which use all of their GPUs, got {value}")
     if config.table_dtype != "float32":
-        raise UsageError(
-            f"expected table_dtype float32 with several workers, got {config.table_dtype}: TensorFlow cannot send "
-            "bfloat16 variables from one worker to another"
-        )
+        reason = "TensorFlow cannot send bfloat16 variables"
+        raise UsageError(f"expected table_dtype float32 with several workers, got {config.table_dtype}: {reason}")
     if config.run_dir is None:
         raise UsageError("expected run_dir with several workers: the folder, the same for all, that the chief writes")
 
@@ -318,10 +308,8 @@ def strategy_for(devices: str = "all", logical_devices: int = 1) -> tf.distribut
             tf.config.set_logical_device_configuration(cpu, parts * logical_devices)
         except RuntimeError:  # TensorFlow runs already
             if (count := len(tf.config.list_logical_devices("CPU"))) != logical_devices:
-                raise UsageError(
-                    f"expected to split the CPU into {logical_devices} devices before TensorFlow starts, but it runs "
-                    f"with {count} already"
-                ) from None
+                reason = f"but TensorFlow runs with {count} already"
+                raise UsageError(f"expected to split the CPU into {logical_devices} devices, {reason}") from None
     kind = "CPU" if logical_devices > 1 or not tf.config.list_physical_devices("GPU") else "GPU"
     present = [f"{kind}:{i}" for i in range(len(tf.config.list_logical_devices(kind)))]
     numbers = list(range(len(present))) if devices == "all" else [int(x) for x in devices.split(",")]

@@ -279,8 +279,6 @@ def read_model(files: RunFolder, config: TrainConfig, graph: Graph) -> JoBi:
     model = load_model(path, compile=False)
     sizes = (graph.num_entities, graph.num_relations)
     if (model.num_entities, model.num_relations) != sizes:
-        raise DataError(
-            f"expected the numbers of entities and relations of {files.graph}, {sizes}, in {path}, "
-            f"got {model.num_entities, model.num_relations}: the files belong to different runs"
-        )
+        other = f"{model.num_entities, model.num_relations}: the files belong to different runs"
+        raise DataError(f"expected a model of {sizes} entities and relations in {path}, got {other}")
     return model if model.table_dtype == "float32" else model.gathered()

@@ -189,10 +189,9 @@ def resume(run_dir: str | Path, callbacks: Callbacks = show_progress, **changes:
 def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, changes: dict[str, Any]) -> Run:
     cluster, servers_before = Cluster.of_environment(), before.strategy == "parameter-server"
     if servers_before != bool(cluster and cluster.cluster.ps):
-        raise UsageError(
-            f"expected {'parameter servers' if servers_before else 'no parameter servers'} in TF_CONFIG to resume "
-            f"{folder.path}: a run with servers cannot be resumed without them, nor one without them with servers"
-        )
+        expected = f"{'' if servers_before else 'no '}parameter servers in TF_CONFIG to resume {folder.path}"
+        reason = "a run with servers cannot be resumed without them, nor one without them with servers"
+        raise UsageError(f"expected {expected}: {reason}")
     # In a worker that starts again this does not return. Only the chief may list checkpoints, while none are written.
     config = with_servers(before.replace(**changes | {"run_dir": str(folder.path)}))
     checkpoints = folder.checkpoints()
@@ -200,15 +199,11 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
         raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
     for name in changes:
         if name not in MAY_CHANGE_ON_RESUME and getattr(config, name) != getattr(before, name):
-            raise UsageError(
-                f"expected the settings of {folder.path}, where {name} is {getattr(before, name)}, "
-                f"got {getattr(config, name)}; resuming can only change {', '.join(sorted(MAY_CHANGE_ON_RESUME))}"
-            )
+            values = f"{name} {getattr(before, name)} as in {folder.path}, got {getattr(config, name)}"
+            raise UsageError(f"expected {values}: resuming can only change {', '.join(sorted(MAY_CHANGE_ON_RESUME))}")
     if config.schedule != "constant" and config.epochs != before.epochs:
-        raise UsageError(
-            f"expected the {before.epochs} epochs of {folder.path}, over which its learning rate falls "
-            f"({config.schedule}), got {config.epochs}"
-        )
+        reason = f"over which its learning rate falls ({config.schedule})"
+        raise UsageError(f"expected the {before.epochs} epochs of {folder.path}, {reason}, got {config.epochs}")
     graph = Graph.open(folder.graph)
     state = folder.read_state(checkpoints[-1])
     # The best model may be of an epoch after the checkpoint, which then has to be computed again.
@@ -216,10 +211,9 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
     if config.epochs < trained:
         raise UsageError(f"expected at least the {trained} epochs that {folder.path} has, got {config.epochs}")
     if trained > state["epoch"] and config.patience < before.patience:
-        raise UsageError(
-            f"expected a patience of at least {before.patience} until epoch {trained} of {folder.path}, which is "
-            f"computed again from the checkpoint of epoch {state['epoch']}, got {config.patience}"
-        )
+        expected = f"{before.patience} until epoch {trained} of {folder.path}, got {config.patience}"
+        reason = f"these epochs are computed again from that of the checkpoint, {state['epoch']}"
+        raise UsageError(f"expected a patience of at least {expected}: {reason}")
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
     with workers_needed(strategy, folder.path), strategy.scope():

@@ -64,10 +64,8 @@ def use_entity_vectors(model: JoBi, graph: Graph, path: Path) -> int:
     width = model.entities.table.shape[1]
     names, vectors = read_vectors(path, width)
     if vectors.shape != (len(names), width):
-        raise DataError(
-            f"{path}: expected vectors of the shape {[len(names), width]} for {model.scorer.name} with dim "
-            f"{model.dim}, got {list(vectors.shape)}"
-        )
+        expected = f"the shape {[len(names), width]} for {model.scorer.name} with dim {model.dim}"
+        raise DataError(f"{path}: expected vectors of {expected}, got {list(vectors.shape)}")
     if not np.isfinite(vectors).all():
         raise DataError(f"{path}: expected finite numbers, got NaN or infinity")
     rows = {name: row for row, name in enumerate(names)}
@@ -131,10 +129,8 @@ def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None
     if path.suffix == ".txt":
         names = [name.replace(" ", "_") for name in names]
         if len(set(names)) < len(names):
-            raise UsageError(
-                f"{path} would have {_most_common(names)!r} twice, as word2vec text has underscores for spaces: write "
-                ".npz"
-            )
+            reason = "word2vec text has underscores for spaces: write .npz"
+            raise UsageError(f"{path} would have {_most_common(names)!r} twice, as {reason}")
     with written_beside(path) as beside:
         if path.suffix == ".npz":
             np.savez_compressed(beside, names=np.array(names), vectors=vectors)
