@@ -124,10 +124,9 @@ class LazyAdam(_Sparse, keras.optimizers.Adam):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
-        name: str = "lazy_adam",
         **kwargs: Any,
     ):
-        super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
 
     @property
     def slots(self) -> list[list[keras.Variable]]:  # type: ignore[override]
@@ -168,14 +167,9 @@ class _Adagrad(_Sparse, keras.optimizers.Adagrad):
     """What both forms of Adagrad have in common."""
 
     def __init__(
-        self,
-        learning_rate: Any = 0.1,
-        initial_accumulator_value: float = 0.0,
-        epsilon: float = 1e-10,
-        name: str | None = None,
-        **kwargs: Any,
+        self, learning_rate: Any = 0.1, initial_accumulator_value: float = 0.0, epsilon: float = 1e-10, **kwargs: Any
     ):
-        super().__init__(learning_rate, initial_accumulator_value, epsilon, name=name, **kwargs)
+        super().__init__(learning_rate, initial_accumulator_value, epsilon, **kwargs)
 
     @property
     def slots(self) -> list[list[keras.Variable]]:  # type: ignore[override]
