@@ -161,7 +161,8 @@ def evaluate(
     if filter_with is None:
         filter_with = ("train", "valid") if split in ("train", "valid") else SPLITS
     splits = (filter_with,) if isinstance(filter_with, str) else filter_with
-    known = None if raw else KnownAnswers.of_graph(graph, splits, ids, more=ids if split is None else None)
+    more = ids if split is None else None
+    known = KnownAnswers.of_graph(graph, ()) if raw else KnownAnswers.of_graph(graph, splits, ids, more=more)
     ranker = ranker_for(ranked, known, candidate_ids(graph, candidates), memory_budget)
     start = time.perf_counter()
     sides = SIDES if side == "both" else (side,)

@@ -65,7 +65,7 @@ class Ranker:
 
     Args:
         model: the model, of a JoBi its triple head.
-        known: answers that are left out as candidates, except the one that is ranked; None leaves out none (raw ranks).
+        known: answers that are left out as candidates, except the one that is ranked; those of no splits for raw ranks.
         candidates: ids of the only candidates, int [C]; the true answer always is one. None: all entities.
         memory_budget: bytes for the scores of a block on a device; a single query is always ranked.
 
@@ -76,7 +76,7 @@ class Ranker:
     def __init__(
         self,
         model: RankedModel,
-        known: KnownAnswers | None,
+        known: KnownAnswers,
         candidates: np.ndarray | None = None,
         memory_budget: int = MEMORY_BUDGET,
     ):
@@ -167,7 +167,7 @@ class Ranker:
         if len(distinct) == len(block):
             rows, entities = _others(self.known, triples[block], side)
         else:
-            rows, entities = _known(self.known, queries[distinct], side)
+            rows, entities = self.known.lookup(side, queries[distinct])
         return tuple(tf.constant(x, tf.int32) for x in (queries[distinct], place, answers, rows, entities))
 
     def _counts(
@@ -221,7 +221,7 @@ class PartsRanker:
     entities, and to count its entities with better and equal scores. The arguments are those of `Ranker`.
     """
 
-    def __init__(self, model: JoBi, known: KnownAnswers | None, memory_budget: int = MEMORY_BUDGET):
+    def __init__(self, model: JoBi, known: KnownAnswers, memory_budget: int = MEMORY_BUDGET):
         self.model, self.known = model, known
         self._parts = parts_of(model.entities.table)
         self._ends = np.cumsum([x.shape[0] for x in self._parts])
@@ -283,10 +283,7 @@ class PartsRanker:
 
 
 def ranker_for(
-    model: RankedModel,
-    known: KnownAnswers | None,
-    candidates: np.ndarray | None = None,
-    memory_budget: int = MEMORY_BUDGET,
+    model: RankedModel, known: KnownAnswers, candidates: np.ndarray | None = None, memory_budget: int = MEMORY_BUDGET
 ) -> Ranker | PartsRanker:
     """Returns a `PartsRanker` if parameter servers hold the tables of the model, else a `Ranker`.
 
@@ -303,16 +300,11 @@ def ranker_for(
     return PartsRanker(model, known, memory_budget)
 
 
-def _others(known: KnownAnswers | None, triples: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+def _others(known: KnownAnswers, triples: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns row and entity of the known answers to each query but the one that is ranked, int [K] each."""
-    rows, entities = _known(known, triples, side)
+    rows, entities = known.lookup(side, triples)
     others = entities != triples[rows, column(side)]
     return rows[others], entities[others]
-
-
-def _known(known: KnownAnswers | None, triples: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns row and entity of the known answers to each query, int [K] each."""
-    return (np.empty(0, np.int64),) * 2 if known is None else known.lookup(side, triples)
 
 
 def _without(scores: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor) -> tf.Tensor:

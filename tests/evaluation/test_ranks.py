@@ -267,7 +267,7 @@ def test_no_further_blocks_are_ranked_after_an_interruption(monkeypatch):
     tiny, counted = run(random_graph(test=60)), []
     monkeypatch.setattr(ranker, "FAST_BYTES", 0)
     monkeypatch.setattr(ranker, "LEAST_QUERIES", 1)
-    several = Ranker(tiny.model, None)
+    several = Ranker(tiny.model, KnownAnswers.of_graph(tiny.graph, ()))
     prepare = several._arguments
 
     def slowly(*block):

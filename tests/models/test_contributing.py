@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import jobi_tf
-from jobi_tf.data.occurrences import HEAD, TAIL, column
+from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, column
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.ranker import Ranker
 from tests.graphs import random_graph
@@ -58,7 +58,7 @@ def test_the_scorer_of_the_guide_trains_ranks_and_is_saved(tmp_path):
         candidates[..., column(side)] = np.arange(graph.num_entities)
         scores = distmult(*(table[candidates[..., i]] for i, table in enumerate((entity, relation, entity))))
         np.testing.assert_allclose(model.scores(tf.constant(graph.test), side), scores, atol=1e-5)
-        ranks = Ranker(model, None).rank(graph.test, side)
+        ranks = Ranker(model, KnownAnswers.of_graph(graph, ())).rank(graph.test, side)
         true = scores[np.arange(len(scores)), graph.test[:, column(side)]]
         np.testing.assert_array_equal(ranks.greater, (scores > true[:, None] + 1e-9).sum(1))
 
