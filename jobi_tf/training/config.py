@@ -294,16 +294,18 @@ class TrainConfig(BaseModel):
             where = "with the strategy parameter-server"
             if full:
                 yield "loss", f"another loss than {_FULL} {where}", "a step would need the whole entity table"
-            for name in ("warm_start", "entity_vectors"):
-                if getattr(self, name) is not None:
-                    yield name, f"no {name} {where}", "the servers initialise their rows"
-            if self.jit_compile:
-                yield "jit_compile", f"no jit_compile {where}", "its tables are on other machines"
+            reasons = {
+                "warm_start": "the servers initialise their rows",
+                "entity_vectors": "the servers initialise their rows",
+                "jit_compile": "its tables are on other machines",
+                "profile": "steps are not computed in this process",
+            }
+            for name, reason in reasons.items():
+                if getattr(self, name):
+                    yield name, f"no {name} {where}", reason
             if "tensorboard" in self.model_fields_set and self.tensorboard != "none":
                 reason = "its logs need a step in one process; metrics.csv has the metrics"
                 yield "tensorboard", f"tensorboard none {where}", reason
-            if self.profile is not None:
-                yield "profile", f"no profile {where}", "steps are not computed in this process"
         if self.profile is not None:
             first, last = map(int, self.profile.split(":"))
             if first > last:
@@ -317,21 +319,15 @@ class TrainConfig(BaseModel):
             expected = "negatives_mode by-side or shared-by-side with reciprocal relations"
             yield "negatives_mode", expected, "the sides of a triple have different scores"
         if self.schedule == "cosine" and self.warmup_epochs >= self.epochs:
-            yield (
-                "warmup_epochs",
-                f"fewer warmup_epochs than the {self.epochs} epochs",
-                "the learning rate falls in the others",
-            )
+            expected = f"fewer warmup_epochs than the {self.epochs} epochs"
+            yield "warmup_epochs", expected, "the learning rate falls in the others"
         if self.weights is not None and full:
             yield "loss", f"another loss than {_FULL} with weights", "a query has one weight for all of its answers"
         if self.rare_weight < 1 and full and self.answers_per_query > 1:
             yield "answers_per_query", "answers_per_query 1 with rare_weight", "a query has one weight in the loss"
-        if self.merged_from is not None:
-            yield "merged_from", "no merged_from", "a merged run has been put together and not trained"
-        if self.extended_by is not None:
-            yield "extended_by", "no extended_by", "entities are added to a run after its training"
-        if self.own_program:
-            yield "own_program", "own_program False", "this is for runs of other programs"
+        for name in RECORDED:
+            if getattr(self, name):
+                yield name, f"no {name}", "the library notes it of a run, and nobody sets it"
 
     def effective(self) -> "TrainConfig":
         """Returns these settings without those that have no effect."""
