@@ -123,8 +123,7 @@ class AverageWeights(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Gives the model the weights of its training."""
-        if self._has_mean:
-            self._exchange()
+        self.give(mean=False)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Gives the model the mean."""
@@ -139,22 +138,20 @@ class AverageWeights(keras.callbacks.Callback):
             self.other = [np.zeros(x.shape, tf.as_dtype(x.dtype).as_numpy_dtype) for x in self.model.weights]
         self._exchange(1 / min(self.count, self.epochs))
 
-    def give_mean(self) -> None:
-        """Gives the model the mean if it has the last weights, as after resuming a training that had ended."""
-        if self.other is not None and not self._has_mean:
+    def give(self, mean: bool) -> None:
+        """Gives the model the mean, or the weights of its training, unless it has them."""
+        if self.other is not None and self._has_mean != mean:
             self._exchange()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Gives the model the weights of its training while the block runs."""
-        exchanged = self._has_mean
-        if exchanged:
-            self._exchange()
+        mean = self._has_mean
+        self.give(mean=False)
         try:
             yield
         finally:
-            if exchanged:
-                self._exchange()
+            self.give(mean)
 
     def _exchange(self, share: float = 0.0) -> None:
         """Moves `other` that share of the way to the weights of the model, then exchanges both, block by block."""

@@ -278,7 +278,7 @@ def _fit(
     if not config.eval_every:
         if average:
             average.set_model(model)  # where no epoch was left to fit
-            average.give_mean()
+            average.give(mean=True)
         by_chief_alone(strategy, lambda: save_bare_model(model, path))
     with workers_needed(strategy, folder.path):
         decided_by_chief(strategy, True)  # waits for the files of the chief
