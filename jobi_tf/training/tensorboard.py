@@ -298,18 +298,13 @@ def ranking_scalars(categories: np.ndarray, ranks: Sequence[Ranks]) -> dict[str,
         categories: the category of each triple's relation, str [N].
         ranks: the N ranks on each side.
     """
-    scalars = {}
-    for side, own in zip(SIDES, ranks, strict=True):
-        for name in BETTER_IF_HIGHER:
-            scalars[f"validation by side/{METRICS[name]}, {side}s"] = rank_metrics(own.ranks())[name]
-    every = Ranks.concatenate(list(ranks))
-    scalars["validation/MRR of ties, optimistic minus pessimistic"] = every.ties_gap()
-    for kind in CATEGORIES:
-        chosen = np.flatnonzero(np.tile(categories == kind, len(SIDES)))
-        if len(chosen):
-            metrics = rank_metrics(every[chosen].ranks())
-            for name in BETTER_IF_HIGHER:
-                scalars[f"validation by category/{METRICS[name]}, {kind}"] = metrics[name]
+    every, category = Ranks.concatenate(list(ranks)), np.tile(categories, len(SIDES))
+    scalars = {"validation/MRR of ties, optimistic minus pessimistic": every.ties_gap()}
+    groups = [("side", f"{side}s", own) for side, own in zip(SIDES, ranks, strict=True)]
+    groups += [("category", kind, every[category == kind]) for kind in CATEGORIES if kind in categories]
+    for what, group, chosen in groups:
+        metrics = rank_metrics(chosen.ranks())
+        scalars |= {f"validation by {what}/{METRICS[x]}, {group}": metrics[x] for x in BETTER_IF_HIGHER}
     return scalars
 
 
