@@ -160,7 +160,6 @@ def train_or_resume(config: "TrainConfig", callback: "keras.callbacks.Callback")
 
 
 def _child(connection: Connection, log: Path, threads: int | None, task: Callable, arguments: Sequence[Any]) -> None:
-    """Runs a task in the process that was started for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then ends its children
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     end_with(multiprocessing.parent_process().pid)  # type: ignore[union-attr, arg-type]

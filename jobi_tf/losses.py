@@ -16,7 +16,6 @@ class _Loss(keras.losses.Loss):
     of_queries = False  # labels are those of `training_batches`, not of `query_batches`
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
         return super().get_config() | constructor_arguments(self, _Loss)
 
 

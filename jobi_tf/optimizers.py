@@ -70,12 +70,10 @@ class _Sparse:
             )
 
     def _update_all(self, tables: list[tf.Variable], gradient: tf.Tensor, settings: Settings) -> None:
-        """Updates [variable, slots...] by a dense gradient."""
         for table, change in zip(tables, _changes(type(self), gradient, settings, tables[1:]), strict=True):
             table.assign_add(change)
 
     def save_own_variables(self, store: Any) -> None:
-        """Writes the state where Keras saves it."""
         for i, variable in enumerate(self.variables):  # type: ignore[attr-defined]
             if len(variable.shape) == 2:
                 save_table(store, str(i), variable)
@@ -296,7 +294,6 @@ def _update_blocks(
 def _changes(
     rule: type[_Sparse], gradients: tf.Tensor, settings: Settings, slots: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
-    """Returns what is added to [variable, slots...]."""
     added = rule.slot_changes(gradients, settings, *slots)
     return [rule.step(gradients, settings, *(x + change for x, change in zip(slots, added, strict=True))), *added]
 

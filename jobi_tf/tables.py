@@ -24,7 +24,6 @@ class Table(list[Row]):
         self.columns, self.title = tuple(columns), title
 
     def __repr__(self) -> str:
-        """Returns the title and the first rows in one line."""
         return f"<{self.title}: {', '.join(str(row[0]) for row in self[:3])}{', …' if len(self) > 3 else ''}>"
 
     def _repr_html_(self) -> str:

@@ -105,7 +105,6 @@ class Graph:
         return cls(name, *vocabularies, splits, weights=given)
 
     def __repr__(self) -> str:
-        """Returns name and sizes in one line."""
         names = f"{self.num_entities:,} entities, {self.num_relations:,} relations"
         triples = ", ".join(f"{len(rows):,} {split}" for split, rows in self.splits.items())
         return f"<Graph {self.name}: {names}, {triples} triples>"

@@ -26,7 +26,6 @@ class SoftLabels(NamedTuple):
     probabilities: np.ndarray
 
     def __repr__(self) -> str:
-        """Returns the sizes in one line."""
         queries, k = self.entities.shape
         return f"<SoftLabels: {queries:,} queries with {k} answers each>"
 

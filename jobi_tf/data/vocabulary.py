@@ -38,7 +38,6 @@ class Vocabulary:
         self.kind = kind
 
     def __repr__(self) -> str:
-        """Returns number, kind and first names in one line."""
         first = ", ".join(map(repr, self.names[:3]))
         return f"<Vocabulary of {len(self):,} {self.kind} names: {first}{', …' if len(self) > 3 else ''}>"
 

@@ -104,7 +104,6 @@ class ByName:
     model: Any
 
     def __repr__(self) -> str:
-        """Returns the kind and the graph in one line."""
         return f"<{type(self).__name__} of {self.graph!r}>"
 
     @cached_property

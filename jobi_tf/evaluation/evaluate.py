@@ -55,7 +55,6 @@ class Evaluation:
         return Ranks.concatenate(list(self.ranks.values())).ties_gap()
 
     def __repr__(self) -> str:
-        """Returns the main metrics in one line."""
         metrics = self.metrics()
         values = ", ".join(f"{METRICS[name]} {metrics[name]:.4f}" for name in BETTER_IF_HIGHER)
         return f"<Evaluation of {self._what()}, {self.side}: {values}>"

@@ -44,7 +44,6 @@ class Regularizer(Named, ABC):
 
 
 def _weight(value: float) -> float:
-    """Returns the weight of a regulariser, which is checked."""
     if not 0 <= value < float("inf"):
         raise UsageError(f"expected a weight of at least 0 for a regulariser, got {value}")
     return value

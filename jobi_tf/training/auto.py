@@ -104,7 +104,6 @@ class Look:
         )
 
     def __str__(self) -> str:
-        """Returns all of it in one sentence."""
         kinds = ", ".join(f"{share:.0%} {kind}" for kind, share in self.categories.items())
         return (
             f"{self.entities:,} entities, {self.relations:,} relations, {self.triples:,} training triples "
@@ -131,7 +130,6 @@ class Candidate:
         return cls(config, {name: getattr(config, name) for name in settings})
 
     def __str__(self) -> str:
-        """Returns the settings as options."""
         shown = {name: self.settings[name] for name in self.settings if name in SHOWN}
         return " ".join(f"{name} {x:g}" if isinstance(x, float) else f"{name} {x}" for name, x in shown.items())
 

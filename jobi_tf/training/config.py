@@ -480,7 +480,6 @@ def unknown_setting(name: str) -> str:
 
 
 def _explain(error: ValidationError) -> str:
-    """Returns the first problem in one sentence."""
     problem = error.errors()[0]
     name = str(problem["loc"][0])
     if problem["type"] == "extra_forbidden":

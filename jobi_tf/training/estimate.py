@@ -125,7 +125,6 @@ def _pair_candidates(config: TrainConfig, graph: Graph) -> int:
 
 
 def _batch(config: TrainConfig, graph: Graph, tables: _Tables) -> int:
-    """Returns the bytes of the largest tensors of a step."""
     size, entities, heads = config.batch_size or 0, graph.num_entities, tables.heads
     if config.full_softmax:
         # Scores and their gradient, exponentials and labels; feature maps likewise; the gradient of the entity table.

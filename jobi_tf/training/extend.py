@@ -177,7 +177,6 @@ class _NewEntities(NegativeSampler):
         self._new = tf.constant(new, tf.int32)
 
     def draw(self, *arguments: Any, **options: Any) -> Negatives:
-        """Draws negatives, as `NegativeSampler.draw`."""
         drawn = super().draw(*arguments, **options)
         return drawn._replace(entities=tf.gather(self._new, drawn.entities))
 
@@ -190,7 +189,6 @@ class _RowsAdam(LazyAdam):
         self._mask = tf.scatter_nd(rows[:, None], tf.ones([len(rows), 1]), [count, 1])
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
-        """Applies the gradient of the rows."""
         if isinstance(gradient, tf.IndexedSlices):
             values = gradient.values * tf.gather(self._mask, gradient.indices)
             gradient = tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)

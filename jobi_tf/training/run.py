@@ -95,7 +95,6 @@ class Run(ByName):
         return self._model if isinstance(self._model, JoBi) else self._model()
 
     def __repr__(self) -> str:
-        """Returns folder, model and graph in one line."""
         model, heads = self.model, "JoBi" if self.model.joint else "plain"
         return f"<Run {self.path or 'not saved'}: {heads} {model.scorer.name}, d = {model.dim}, {self.graph!r}>"
 

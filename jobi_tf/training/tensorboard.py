@@ -381,7 +381,6 @@ def _tables(model: JoBi) -> dict[str, keras.Variable]:
 
 
 def _tag(name: str) -> str:
-    """Returns the tag of a metric in `logs`."""
     if name.startswith("val_"):
         return f"validation/{METRICS.get(name.removeprefix('val_'), name)}"
     return _TAGS.get(name, name if "/" in name else f"other/{name}")
@@ -420,7 +419,6 @@ def _write_histogram(tag: str, numbers: tf.Tensor) -> None:
 
 
 def _write_hparams(config: TrainConfig, name: str) -> None:
-    """Writes the settings, by which TensorBoard compares runs."""
     shown = [
         hparams.Metric(f"{group}/{METRICS[name]}", display_name=f"{split} {METRICS[name]}")
         for group, split in {"best epoch": "validation", "test": "test"}.items()
