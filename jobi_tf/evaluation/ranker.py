@@ -174,11 +174,8 @@ class Ranker:
         self, arguments: list[tuple[tf.Tensor, ...]], candidates: Any, side: int
     ) -> list[tuple[np.ndarray, bool]]:
         """Returns the counts of each block, int [2, P], and whether all of its scores are finite."""
-        distribute = self._strategy.experimental_distribute_values_from_function
-        per_replica = [
-            distribute(lambda context, i=i: arguments[context.replica_id_in_sync_group - self._replicas[0]][i])
-            for i in range(5)
-        ]
+        distribute, first = self._strategy.experimental_distribute_values_from_function, self._replicas[0]
+        per_replica = distribute(lambda context: arguments[context.replica_id_in_sync_group - first])
         counts, finite = self._count[side](candidates, *per_replica)
         local = self._strategy.experimental_local_results
         return list(zip((x.numpy() for x in local(counts)), map(bool, local(finite)), strict=True))
