@@ -1,8 +1,12 @@
-"""The forms of a batch: which triples and candidates it holds, and how a model scores them."""
+"""The forms of a batch: which triples and candidates it holds, and how a model scores them.
+
+The fields of a form are the keys of a model's inputs. Its method `score` returns the scores of each head of the model,
+and the training triples for regularisers.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import keras
 import tensorflow as tf
@@ -20,16 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A form of a batch, whose fields are the keys of a model's inputs."""
-
-    def score(self, model: "JoBi", training: bool) -> tuple[Sequence[tf.Tensor], Positives | None]:
-        """Returns the scores of each head of the model, and the training triples for regularisers."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class OwnNegatives(Batch):
+class OwnNegatives:
     """Triples, each with its own negatives: one list for both sides.
 
     Scores: float32 [B, 1 + n], of the triple and of its negatives.
@@ -47,7 +42,7 @@ class OwnNegatives(Batch):
 
 
 @dataclass(frozen=True)
-class OwnNegativesBySide(Batch):
+class OwnNegativesBySide:
     """Triples, each with its own negatives: a list for each side.
 
     Scores: float32 [B, 2, 1 + m], on each side of the triple and of its negatives.
@@ -90,7 +85,7 @@ def _score_lists(
 
 
 @dataclass(frozen=True)
-class SharedNegatives(Batch):
+class SharedNegatives:
     """Chunks of c triples that share their negatives: one list for both sides.
 
     Scores: float32 [C, c, 1 + n], of each triple and of the negatives of its chunk in its place.
@@ -109,7 +104,7 @@ class SharedNegatives(Batch):
 
 
 @dataclass(frozen=True)
-class SharedNegativesBySide(Batch):
+class SharedNegativesBySide:
     """Chunks of c triples that share their negatives: a list for each side.
 
     Scores: float32 [C, c, 2, 1 + m], on each side of each triple and of the negatives of its chunk in its place.
@@ -144,7 +139,7 @@ def _score_chunks(
 
 
 @dataclass(frozen=True)
-class Queries(Batch):
+class Queries:
     """Queries with all entities as candidates.
 
     Scores: float32 [B, E], of the pair head [B, M] with `pair_entities`.
@@ -202,19 +197,20 @@ class Queries(Batch):
         return listed // tf.shape(given)[1], tf.gather(answers, listed), tf.gather(shares, listed)
 
 
-FORMS: tuple[type[Batch], ...] = (OwnNegatives, OwnNegativesBySide, SharedNegatives, SharedNegativesBySide, Queries)
+Batch = OwnNegatives | OwnNegativesBySide | SharedNegatives | SharedNegativesBySide | Queries
 
 
 def batch_form(inputs: Mapping[str, tf.Tensor]) -> Batch:
     """Returns the form whose fields are the keys of `inputs`, integers as int32, or raises a `UsageError`."""
     if not isinstance(inputs, Mapping):
         raise UsageError(f"expected fields of a batch by name, got {type(inputs).__name__}; see JoBi.score for triples")
-    for form in FORMS:
+    forms = get_args(Batch)
+    for form in forms:
         required = {field.name for field in fields(form) if field.default is MISSING}
         if required <= inputs.keys() <= {field.name for field in fields(form)}:
             # Before a distributed fit Keras averages an example batch over the replicas, which makes float ids of it.
             return form(**{key: x if key == "weights" else tf.cast(x, tf.int32) for key, x in inputs.items()})
-    names = "; ".join(f"{form.__name__}: {', '.join(field.name for field in fields(form))}" for form in FORMS)
+    names = "; ".join(f"{form.__name__}: {', '.join(field.name for field in fields(form))}" for form in forms)
     raise UsageError(f"expected the keys of one form of a batch ({names}), got {', '.join(sorted(inputs))}")
 
 
