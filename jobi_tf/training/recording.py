@@ -110,7 +110,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._epoch, self._done = epoch, self._first_step
         self._first_step = 0
         if self.state:
-            for variable, value in zip(self._metric_variables(), self.state, strict=True):
+            for variable, value in zip(self.model.metrics_variables, self.state, strict=True):
                 variable.assign(value)
         self.state = None
 
@@ -118,7 +118,7 @@ class Checkpoint(keras.callbacks.Callback):
         """Writes a checkpoint within the epoch, if it is due."""
         step = self._done + batch + 1
         if step < self.training.steps and self.is_due:  # the metrics are what all workers have summed up
-            self.write(self._epoch, step, [float(keras.ops.convert_to_numpy(x)) for x in self._metric_variables()])
+            self.write(self._epoch, step, [float(keras.ops.convert_to_numpy(x)) for x in self.model.metrics_variables])
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Writes a checkpoint, if it is due."""
@@ -133,9 +133,6 @@ class Checkpoint(keras.callbacks.Callback):
             return False
         seconds = time.monotonic() - self._written
         return decided_by_chief(self.training.strategy, seconds >= SECONDS_PER_MINUTE * self.minutes)
-
-    def _metric_variables(self) -> list[Any]:
-        return [variable for metric in self.model.metrics for variable in metric.variables]
 
     def write(self, epoch: int, step: int, metrics: Sequence[float] = ()) -> None:
         """Writes a checkpoint after some epochs and, within the next one, some steps with their running metrics."""
