@@ -59,13 +59,9 @@ class TrainConfig(BaseModel):
         description="named settings, which other options override: paper, strong, fast, large, auto (found by a "
         "search), or a YAML file",
     )
-    minutes: float | None = Field(
-        None, gt=0, description="recipe auto: time for the search and the training (default: 15)"
-    )
+    minutes: float | None = Field(None, gt=0, description="recipe auto: time for search and training (default: 15)")
     dataset: str = Field(description="name of a data set, or a folder or file of triples")
-    split: str | None = Field(
-        None, description="shares of train/valid/test for one file of triples, such as 0.8/0.1/0.1"
-    )
+    split: str | None = Field(None, description="shares of train/valid/test for one file, such as 0.8/0.1/0.1")
     columns: str | None = Field(None, description="names or numbers of head, relation and tail columns, such as a,b,c")
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: detect)")
     weights: str | None = Field(None, description="name or number of the column with the weights of training triples")
@@ -73,15 +69,11 @@ class TrainConfig(BaseModel):
         "complex",
         description="score function; conve needs full-softmax and reciprocal relations; MODULE:CLASS for your own",
     )
-    reciprocal: bool = Field(
-        False, description="predict heads by inverse relations (needs full-softmax or negatives by side)"
-    )
+    reciprocal: bool = Field(False, description="predict heads by inverse relations; needs full-softmax or by-side")
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(1.0, ge=0, description="weight of the pair loss")
-    answers_per_query: int = Field(
-        8, ge=1, description="full-softmax: largest number of answers of a query; others are split (paper: 1)"
-    )
+    answers_per_query: int = Field(8, ge=1, description="full-softmax: most answers of a query (paper: 1)")
     rare_weight: float = Field(
         1.0,
         gt=0,
@@ -104,32 +96,22 @@ class TrainConfig(BaseModel):
     adversarial_temperature: float = Field(
         0.0, ge=0, description="logistic: weight negatives by a softmax of their scores times this value"
     )
-    label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="share of the triple head's target that is spread over all candidates"
-    )
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the triple head's target for all candidates")
     soft_labels: str | None = Field(
         None, description="full-softmax: file of `jobi-tf soft-labels`, from which the triple head also learns"
     )
-    soft_weight: float = Field(
-        10.0, gt=0, description="factor for the odds of soft labels against the answers in training"
-    )
+    soft_weight: float = Field(10.0, gt=0, description="factor for the odds of soft labels against the answers")
     n3: float = Field(0.0, ge=0, description="weight of N3 on the embeddings of training triples")
     n3_pair: float = Field(0.0, ge=0, description="weight of N3 on the relation embeddings of the pair head")
     l2: float = Field(0.0, ge=0, description="weight of L2 on the embeddings of training triples")
     dura: float = Field(0.0, ge=0, description="weight of DURA on the entities and queries of training triples")
-    entity_dropout: float = Field(0.0, ge=0, lt=1, description="dropout rate of entity embeddings in training queries")
-    relation_dropout: float = Field(
-        0.0, ge=0, lt=1, description="dropout rate of relation embeddings in training queries"
-    )
-    relation_prediction: float = Field(
-        0.0, ge=0, description="weight of the loss that predicts the relation of a triple"
-    )
+    entity_dropout: float = Field(0.0, ge=0, lt=1, description="dropout rate of entity embeddings in queries")
+    relation_dropout: float = Field(0.0, ge=0, lt=1, description="dropout rate of relation embeddings in queries")
+    relation_prediction: float = Field(0.0, ge=0, description="weight of the loss that predicts relations")
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="full-softmax: dtype of the matrix products of training; bfloat16 is faster on some CPUs"
     )
-    jit_compile: bool = Field(
-        False, description="compile the training step by XLA, which is faster on a GPU with full-softmax"
-    )
+    jit_compile: bool = Field(False, description="compile the step by XLA, which is faster on a GPU with full-softmax")
     table_dtype: Literal["float32", "bfloat16"] = Field(
         "float32",
         description="sampled negatives: dtype of the entity table and its optimizer state in training; bfloat16 halves "
@@ -160,9 +142,7 @@ class TrainConfig(BaseModel):
     schedule: Literal["constant", "cosine", "exponential"] = Field(
         "constant", description="learning rate over all epochs: constant, falling to 0 (cosine) or to a hundredth"
     )
-    warmup_epochs: int = Field(
-        0, ge=0, description="cosine: epochs of linear warm-up, in which the learning rate rises from 0"
-    )
+    warmup_epochs: int = Field(0, ge=0, description="cosine: epochs in which the learning rate rises linearly from 0")
     epochs: int = Field(100, ge=1, description="largest number of epochs")
     average_epochs: int = Field(
         4, ge=1, description="rank and keep the mean of the weights over about the last N epochs; 1: the last weights"
@@ -176,12 +156,8 @@ class TrainConfig(BaseModel):
     )
     patience: int = Field(2, ge=1, description="number of rankings without improvement after which training stops")
     warm_start: str | None = Field(None, description="run to copy embeddings from, by name; others are initialised")
-    entity_vectors: str | None = Field(
-        None, description="file of pretrained entity embeddings, by name: .npz or word2vec text"
-    )
-    freeze_entities: bool = Field(
-        False, description="do not train entity embeddings, neither given nor initialised ones"
-    )
+    entity_vectors: str | None = Field(None, description="file of entity embeddings, by name: .npz or word2vec text")
+    freeze_entities: bool = Field(False, description="do not train entity embeddings, given or initialised")
     checkpoint_every: str = Field(
         "1", pattern=r"^[1-9]\d*m?$", description="epochs between checkpoints, or minutes such as 10m"
     )
