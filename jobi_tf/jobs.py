@@ -5,7 +5,6 @@ Protocol: a child sends an `Epoch` after each epoch, and receives whether to sto
 A child ends when its parent ends.
 """
 
-import functools
 import multiprocessing
 import os
 import shutil
@@ -17,6 +16,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import wrapt
 
 from jobi_tf.errors import JobiError, explain
 from jobi_tf.files import run_lock
@@ -136,14 +137,7 @@ class Jobs:
 
 def one_at_a_time(function: Callable) -> Callable:
     """Returns a function that several threads can call; only one call runs at a time."""
-    lock = threading.Lock()
-
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
-        with lock:
-            return function(*arguments)
-
-    return call
+    return wrapt.synchronized(threading.Lock())(function)
 
 
 def train_or_resume(config: "TrainConfig", callback: "keras.callbacks.Callback") -> "Run":
