@@ -132,15 +132,10 @@ class LazyAdam(_Sparse, keras.optimizers.Adam):
         return [self._momentums, self._velocities]
 
     def _settings(self, learning_rate: Any, dtype: str) -> Settings:
+        numbers = {"lr": learning_rate, "beta1": self.beta_1, "beta2": self.beta_2, "epsilon": self.epsilon}
+        settings = {name: tf.cast(number, dtype) for name, number in numbers.items()}
         step = tf.cast(self.iterations + 1, dtype)
-        return {
-            "beta1_power": tf.cast(self.beta_1, dtype) ** step,
-            "beta2_power": tf.cast(self.beta_2, dtype) ** step,
-            "lr": tf.cast(learning_rate, dtype),
-            "beta1": tf.cast(self.beta_1, dtype),
-            "beta2": tf.cast(self.beta_2, dtype),
-            "epsilon": tf.cast(self.epsilon, dtype),
-        }
+        return settings | {"beta1_power": settings["beta1"] ** step, "beta2_power": settings["beta2"] ** step}
 
     @staticmethod
     def slot_changes(
