@@ -54,10 +54,8 @@ class Calibration:
         """Returns a sentence for each reason not to trust these probabilities."""
         reasons = []
         if self.split != "valid":
-            reasons.append(
-                "without two validation triples of relations that training saw, the fit is on training triples, and "
-                "probabilities are too high"
-            )
+            missing = "without two validation triples of relations that training saw"
+            reasons.append(f"{missing}, the fit is on training triples, and probabilities are too high")
         if self.slope <= 0:
             reasons.append("scores separate triples from corruptions no better than chance: do not trust probabilities")
         if self.ece_after > self.ece_before:

@@ -266,10 +266,8 @@ def _initializer(name: str, given: Any) -> keras.initializers.Initializer | None
     """Returns an initializer that can be saved with the model."""
     initializer = keras.initializers.get(given)
     if not isinstance(initializer, keras.initializers.Initializer | None):
-        raise UsageError(
-            f"expected {name} to be a Keras initializer or its name, got {type(given).__name__}: assign arrays, as in "
-            "model.entities.table.assign(array)"
-        )
+        advice = "assign arrays, as in model.entities.table.assign(array)"
+        raise UsageError(f"expected a Keras initializer or its name as {name}, got {type(given).__name__}: {advice}")
     return initializer
 
 

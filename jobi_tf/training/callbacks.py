@@ -128,11 +128,8 @@ class AverageWeights(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Gives the model the mean."""
         if "val_mrr" in (logs or {}):
-            warnings.warn(
-                "AverageWeights comes after ValidationRanking, so that the last weights are ranked and not their mean: "
-                "put it before",
-                stacklevel=2,
-            )
+            advice = "put it before, so that the mean is ranked"
+            warnings.warn(f"AverageWeights comes after ValidationRanking: {advice}", stacklevel=2)
         self.count += 1
         if self.other is None:
             self.other = [np.zeros(x.shape, tf.as_dtype(x.dtype).as_numpy_dtype) for x in self.model.weights]
