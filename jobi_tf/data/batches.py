@@ -25,12 +25,9 @@ BLOCKS_AT_ONCE = 4  # that are read from shards
 
 
 def default_batch_size(count: int, largest: int = 1000, multiple: int = 1) -> int:
-    """Returns `largest` for many training triples, less for few, so that an epoch has about a hundred steps.
+    """Returns `largest` for many training triples or queries, less for few: an epoch has about a hundred steps.
 
-    Args:
-        count: number of training triples, or of queries.
-        largest: the largest size.
-        multiple: the size is a multiple of it: the number of devices, times the triples of a chunk.
+    The size is a multiple of `multiple`: the number of devices, times the triples of a chunk.
     """
     size = min(count, max(50, min(largest, count // 100)))
     return max(multiple, size - size % multiple)

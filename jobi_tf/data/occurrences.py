@@ -186,15 +186,10 @@ class KnownAnswers:
         side: int | None = None,
         more: np.ndarray | None = None,
     ) -> "KnownAnswers":
-        """Collects the answers in some splits of a graph.
+        """Collects the answers in some splits of a graph, and in `more` triples, int [N, 3].
 
-        Args:
-            graph: the graph.
-            splits: their names.
-            queries: triples, int [M, 3], to whose queries alone the answers are collected, which takes a fraction of
-                the time and memory; None for all queries.
-            side: the side on which these queries seek entities; None for both.
-            more: further triples, int [N, 3].
+        With `queries`, triples, int [M, 3], only the answers to their queries are collected, on one side or on both,
+        which takes a fraction of the time and memory.
         """
         parts = [] if more is None else [more]
         sizes, sides = (graph.num_entities, graph.num_relations), (HEAD, TAIL) if side is None else (side,)
@@ -212,11 +207,7 @@ class KnownAnswers:
         return np.stack([anchors, relations, sides], 1)
 
     def lookup(self, side: int, triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Finds the known answers of each triple's query.
-
-        Args:
-            side: the side that is sought.
-            triples: int [N, 3]; the column of `side` is not read.
+        """Finds the known answers to each triple's query, int [N, 3]; the column of `side` is not read.
 
         Returns:
             Rows of `triples`, int64 [M] ascending, and the entities that answer them, int32 [M].

@@ -77,14 +77,10 @@ class Scored(NamedTuple):
 
 
 def score_sample(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX_TRIPLES) -> Scored:
-    """Scores validation triples and corruptions of them; without such triples training triples.
+    """Scores at most `most` validation triples, without such triples training triples, and corruptions of them.
 
-    Args:
-        scores: gives the scores of triples, int32 [N, 3] → [N].
-        graph: the graph.
-        p: share of the corruptions that are drawn from the entities seen with the relation, as in training.
-        seed: seed of the draws.
-        most: largest number of triples.
+    `scores` gives the scores of triples, int32 [N, 3] → [N]. `p` is the share of the corruptions that are drawn from
+    the entities seen with the relation, as in training.
     """
     split, triples = sample(graph, seed, most)  # in random order
     corruptions, rows = corrupt(triples, graph, p, seed)

@@ -14,15 +14,10 @@ MOST_PATHS = 2**26  # paths that begin with one label, of which the others are c
 
 
 class Edges:
-    """Triples as edges in both directions: the edge of label r + R leads from tail to head. Loops are left out.
+    """Triples, int [N, 3], as edges in both directions: label r + R leads from tail to head. Loops are left out.
 
     Row i of `targets` has the targets of the edges that leave `source[i]` with `label[i]`. Seen from a target, that is
     a feature: it has an edge of the label `inverse[i]` to `source[i]`, so that `features` is the transposed matrix.
-
-    Args:
-        triples: int [N, 3].
-        num_entities: E.
-        num_relations: R; there are 2R labels.
     """
 
     def __init__(self, triples: np.ndarray, num_entities: int, num_relations: int):

@@ -103,15 +103,9 @@ class Ranker:
         self._count = [tf.function(partial(self._distributed_count, side), **options) for side in (HEAD, TAIL)]
 
     def rank(self, triples: np.ndarray, side: int, progress: Callable[[int], None] | None = None) -> Ranks:
-        """Ranks the entities on `side` of `triples`.
+        """Returns the N ranks of the entities on `side` (`HEAD` or `TAIL`) of triples, int [N, 3].
 
-        Args:
-            triples: int [N, 3].
-            side: `HEAD` or `TAIL`.
-            progress: called with the number of triples that were ranked since its last call.
-
-        Returns:
-            N ranks.
+        `progress` is called with the number of triples that were ranked since its last call.
 
         Raises:
             JobiError: a score is not finite.
