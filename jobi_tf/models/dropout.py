@@ -10,12 +10,8 @@ from jobi_tf.errors import UsageError
 class Dropout(keras.layers.Layer):
     """Dropout that a saved model resumes exactly: draws follow from the seed, their number, and the replica.
 
-    The state of Keras' dropout layers is not saved with a model (Keras 3.15).
-
-    Args:
-        rate: fraction of the numbers to drop, in [0, 1).
-        seed: seed of the draws.
-        noise_shape: shape of the mask, -1 for the size of the batch; None for that of the input.
+    The state of Keras' dropout layers is not saved with a model (Keras 3.15). `noise_shape` is the shape of the mask,
+    -1 for the size of the batch; None for that of the input.
     """
 
     def __init__(self, rate: float, seed: int, noise_shape: tuple[int, ...] | None = None):

@@ -72,13 +72,9 @@ class EmbeddingTable(keras.layers.Layer):
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Looks up every distinct id once, so that no row of the table occurs twice in the gradient.
 
-        Args:
-            *ids: int tensors of any shape.
-            xla: the caller is compiled by XLA as a whole; then nothing is looked up only once.
-
         Returns:
             The embeddings of the distinct ids, float32 [U, width], and for each argument a tensor of the same shape
-            with the rows in these embeddings, int32.
+            with the rows in these embeddings, int32. In a caller that XLA compiles as a whole, repeated ids stay.
         """
         distinct, place = unique(tf.concat([tf.reshape(x, [-1]) for x in ids], 0), xla)
         places = tf.split(place, [tf.size(x) for x in ids], num=len(ids))

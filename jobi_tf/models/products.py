@@ -19,17 +19,11 @@ PART_BYTES = 64 * 2**20  # of bfloat16 candidates that are cast to float32 at a 
 
 
 def all_scores(scorer: Scorer, queries: tf.Tensor, candidates: tf.Tensor, precision: str = "float32") -> tf.Tensor:
-    """Returns the scores of all candidates as answers to each query.
+    """Returns the scores of all candidates as answers to each query, float32 [..., N, length] → [..., N, C].
 
-    Args:
-        scorer: the score function.
-        queries: float32 [..., N, length].
-        candidates: what `scorer.candidate` returns for the entities, float32 [..., C, length]; or, without a
-            gradient, a bfloat16 table [C, length].
-        precision: dtype of the factors of matrix products, also of those of the gradient, and of their results.
-
-    Returns:
-        float32 [..., N, C].
+    The candidates are what `scorer.candidate` returns for the entities, float32 [..., C, length]; or, without a
+    gradient, a bfloat16 table [C, length]. `precision` is the dtype of the factors and the results of matrix products,
+    also of those of the gradient.
     """
     if candidates.dtype == tf.bfloat16:
         return scorer.scores(queries, lambda query: _product_by_parts(query, candidates))
@@ -78,7 +72,6 @@ def listed_scores(
         gradient of the candidates = Aᵀ · queries
 
     Args:
-        scorer: the score function.
         queries: for each triple and each of M heads of the model its head query and its tail query, float32
             [B, M, 2, length].
         candidates: what `scorer.candidate` returns for the entities of the batch, float32 [U, length].

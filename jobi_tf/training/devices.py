@@ -290,14 +290,10 @@ def workers_needed(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[N
 
 
 def strategy_for(devices: str = "all", logical_devices: int = 1) -> tf.distribute.Strategy:
-    """Returns the strategy for some devices: GPUs where there are any, else the CPU.
+    """Returns the strategy for `"all"` devices or numbers such as `"0,1"`: GPUs where there are any, else the CPU.
 
-    Args:
-        devices: `"all"`, or numbers of devices such as `"0,1"`.
-        logical_devices: split the CPU into that many devices, to try several without GPUs.
-
-    Returns:
-        A `MirroredStrategy` for two devices or more, else one that leaves everything to the one device.
+    It is a `MirroredStrategy` for two devices or more, else one that leaves everything to the one device. The CPU can
+    be split into `logical_devices`, to try several without GPUs.
 
     Raises:
         UsageError: a device does not exist, or TensorFlow started before the CPU could be split.

@@ -59,14 +59,9 @@ def graph_of_size(entities: int, relations: int, triples: int, seed: int | None 
 
 
 def plan(config: TrainConfig, graph: Graph, devices: int, available: int, calibrate: bool = True) -> Plan:
-    """Chooses a strategy, and estimates what the training takes.
+    """Chooses a strategy for some devices with `available` bytes each, and estimates what the training takes.
 
-    Args:
-        config: the settings.
-        graph: a graph, or one of `graph_of_size`.
-        devices: number of devices, each with a copy of the tables.
-        available: bytes of memory of each device.
-        calibrate: whether steps are timed on this machine, which takes some seconds.
+    The graph may be one of `graph_of_size`. With `calibrate`, steps are timed on this machine for some seconds.
 
     Raises:
         UsageError: the settings contradict each other, or fit into no device and no server.

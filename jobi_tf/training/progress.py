@@ -16,10 +16,6 @@ _WIDE = 115  # columns that the bar takes with both losses
 class Progress(keras.callbacks.Callback):
     """Writes a line for each epoch and one for its validation; on a terminal also a bar for the current epoch.
 
-    Args:
-        training: the training that is about to begin.
-        console: where to write; stderr by default.
-
     Example:
         >>> jobi_tf.train("world", callbacks=lambda training: [Progress(training, console), *mine])
     """

@@ -114,11 +114,8 @@ def read_vectors(path: Path, width: int) -> tuple[list[str], np.ndarray]:
 def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None:
     """Writes names and vectors, float32 [N, width], in the format that the suffix of the file stands for.
 
-    Args:
-        path: `.npz` with the arrays `names` and `vectors`; `.txt`, word2vec text with underscores for spaces; or
-            `.parquet` with the columns `name` and `vector`.
-        names: N names.
-        vectors: their vectors.
+    This is `.npz` with the arrays `names` and `vectors`; `.txt`, word2vec text with underscores for spaces; or
+    `.parquet` with the columns `name` and `vector`.
 
     Raises:
         UsageError: the suffix is another one, or two names differ only in spaces and underscores in word2vec text.
