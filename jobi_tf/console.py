@@ -33,12 +33,8 @@ def print_table(
 ) -> None:
     """Prints a table: with rules on a terminal that is wide enough, as aligned lines of any length elsewhere.
 
-    Args:
-        columns: headers.
-        rows: cells; whole numbers are printed as `12,345`, everything else as it is.
-        title: a line above.
-        text: the columns that hold text, which is wrapped where a terminal is too narrow; by default the first one. The
-            others are aligned to the right.
+    Whole numbers are printed as `12,345`. The `text` columns, by default the first one, are wrapped where a terminal is
+    too narrow; the others are aligned to the right.
     """
     from rich import box
     from rich.table import Table
@@ -77,14 +73,8 @@ def _console(**options: Any) -> "Console":
 class Bar:
     """Progress of long work: a bar with rate and time left on a terminal, elsewhere a line every half minute.
 
-    `total`, `update`, `reset` and `close` are those of a `tqdm` bar, so that it may be passed where one is expected.
-
-    Args:
-        total: the amount of work; 0 if it is unknown.
-        unit: what is counted, such as `triples`.
-        label: what goes on.
-        console: where to write; stderr by default.
-        beside: columns of a terminal that are left to the text.
+    `total`, `update`, `reset` and `close` are those of a `tqdm` bar, so that it may be passed where one is expected. A
+    total of 0 is unknown. `beside` columns of a terminal are left to the text.
     """
 
     def __init__(

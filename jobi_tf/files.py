@@ -26,12 +26,8 @@ def check_new(folder: Path) -> None:
 def run_lock(folder: Path, seconds: float = 0) -> Iterator[None]:
     """Holds the lock of a folder while this process writes into it; the thread that holds it can take it again.
 
-    Args:
-        folder: the folder of a run or a search.
-        seconds: how long to wait for another process to end.
-
     Raises:
-        JobiError: another process holds it.
+        JobiError: another process holds it, for longer than `seconds`.
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -59,13 +59,10 @@ class JobStoppedError(JobiError):
 
 
 class Jobs:
-    """Runs tasks in processes of their own, which share the cores and the memory of GPUs.
+    """Runs tasks in processes of their own, `count` at a time, which share the cores and the memory of GPUs.
 
     `run` blocks, and may be called from several threads. Processes are spawned: a script that uses this needs
     `if __name__ == "__main__":`. Leaving the context ends the processes that still run.
-
-    Args:
-        count: number of jobs at a time, by which the cores are divided.
     """
 
     def __init__(self, count: int = 1):

@@ -53,12 +53,8 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
 
     The first process, the chief, uses the terminal; without servers it is the first worker. If a process fails, its
     last output is shown and all others are ended. Signals to this process are forwarded to the chief, which prints how
-    to resume. With servers, a worker that is killed is started again, up to `MOST_RESTARTS` times.
-
-    Args:
-        workers: number of workers.
-        arguments: of `jobi-tf`.
-        servers: number of parameter servers; with some, there is a chief beside the workers.
+    to resume. With parameter servers there is a chief beside the workers, and a worker that is killed is started again,
+    up to `MOST_RESTARTS` times.
 
     Returns:
         The exit status of the process that failed first, 0 if none did.

@@ -302,14 +302,10 @@ def _new_rows(rule: type[_Sparse], gradients: tf.Tensor, settings: Settings, *ol
 
 
 def rounded(values: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
-    """Rounds float32 to bfloat16 stochastically: up or down, so that the expected value is the given one.
+    """Rounds finite float32 to bfloat16 stochastically: up or down, so that the expected value is the given one.
 
     If it rounded to the nearest number, small steps of an optimizer would be lost. The random bits are a hash of the
-    values and the noise, so that all devices round alike.
-
-    Args:
-        values: float32, finite.
-        noise: float32 of the same shape.
+    values and the noise, float32 of the same shape, so that all devices round alike.
     """
     bits, noise = (tf.bitcast(x, tf.uint32) for x in (values, noise))
     first, second, fifteen, sixteen = (tf.constant(x, tf.uint32) for x in (0x9E3779B9, 0x85EBCA77, 15, 16))

@@ -13,10 +13,7 @@ Row = TypeVar("Row", bound=tuple)
 class Table(list[Row]):
     """A list of named tuples that prints as one line, shows as a table in a notebook, and converts to a DataFrame.
 
-    Args:
-        rows: the named tuples.
-        columns: names of their fields.
-        title: what the list is, such as `tails of (Switzerland, neighbour, ?)`.
+    The title says what the list is, such as `tails of (Switzerland, neighbour, ?)`.
     """
 
     def __init__(self, rows: Sequence[Row], columns: Sequence[str], title: str):
