@@ -55,9 +55,7 @@ class TrainConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 
     recipe: str | None = Field(
-        None,
-        description="named settings, which other options override: paper, strong, fast, large, auto (found by a "
-        "search), or a YAML file",
+        None, description="named settings that other options override: paper, strong, fast, large, auto or a YAML file"
     )
     minutes: float | None = Field(None, gt=0, description="recipe auto: time for search and training (default: 15)")
     dataset: str = Field(description="name of a data set, or a folder or file of triples")
@@ -66,8 +64,7 @@ class TrainConfig(BaseModel):
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: detect)")
     weights: str | None = Field(None, description="name or number of the column with the weights of training triples")
     model: str = Field(
-        "complex",
-        description="score function; conve needs full-softmax and reciprocal relations; MODULE:CLASS for your own",
+        "complex", description="score function, or MODULE:CLASS; conve needs full-softmax and reciprocal relations"
     )
     reciprocal: bool = Field(False, description="predict heads by inverse relations; needs full-softmax or by-side")
     joint: bool = Field(True, description="train the pair head too")
@@ -75,11 +72,7 @@ class TrainConfig(BaseModel):
     alpha: float = Field(1.0, ge=0, description="weight of the pair loss")
     answers_per_query: int = Field(8, ge=1, description="full-softmax: most answers of a query (paper: 1)")
     rare_weight: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="full-softmax: weight of the rarest answers in the loss; it grows to 1 for the most frequent one "
-        "(needs answers-per-query 1)",
+        1.0, gt=0, le=1, description="full-softmax: weight of the rarest answers (needs answers-per-query 1)"
     )
     pair_entities: int | None = Field(
         None, ge=1, description="full-softmax: entities in the pair loss of a step, taken in turn (default: all)"
@@ -89,9 +82,7 @@ class TrainConfig(BaseModel):
         "softmax", description="loss of the triple head: over sampled negatives, or full-softmax over all entities"
     )
     margin: float | None = Field(
-        None,
-        ge=0,
-        description="margin of the loss margin (default: 1); added to scores by logistic (default: 0, distances: 6)",
+        None, ge=0, description="margin of the loss margin (default: 1) or logistic (default: 0, distances: 6)"
     )
     adversarial_temperature: float = Field(
         0.0, ge=0, description="logistic: weight negatives by a softmax of their scores times this value"
@@ -113,15 +104,10 @@ class TrainConfig(BaseModel):
     )
     jit_compile: bool = Field(False, description="compile the step by XLA, which is faster on a GPU with full-softmax")
     table_dtype: Literal["float32", "bfloat16"] = Field(
-        "float32",
-        description="sampled negatives: dtype of the entity table and its optimizer state in training; bfloat16 halves "
-        "their memory",
+        "float32", description="sampled negatives: dtype of the entity table in training; bfloat16 halves its memory"
     )
     batch_size: int | None = Field(
-        None,
-        ge=1,
-        description="triples in a step, over all devices (default: 1000, fewer for small graphs); for full-softmax "
-        "queries (default: 500)",
+        None, ge=1, description="triples (default: up to 1000) or queries (up to 500) of a step, over all devices"
     )
     negatives: int = Field(50, ge=1, description="negatives for each triple")
     negatives_mode: Literal["own", "by-side", "shared", "shared-by-side"] = Field(
@@ -135,9 +121,7 @@ class TrainConfig(BaseModel):
         None, gt=0, description="learning rate (default: 0.0008 for Adam, 0.0012 with shared negatives; 0.1 for others)"
     )
     optimizer: Literal["adam", "adagrad", "row-adagrad"] = Field(
-        "adam",
-        description="optimizer, which updates only the rows of a batch; row-adagrad keeps one number per row, which "
-        "takes a third of Adam's memory",
+        "adam", description="optimizer, which updates the rows of a batch; row-adagrad takes a third of Adam's memory"
     )
     schedule: Literal["constant", "cosine", "exponential"] = Field(
         "constant", description="learning rate over all epochs: constant, falling to 0 (cosine) or to a hundredth"
