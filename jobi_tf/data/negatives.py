@@ -107,14 +107,8 @@ class NegativeSampler:
 
     For each negative a fair coin chooses the side to corrupt. With probability `p` the new entity is drawn uniformly
     from the distinct entities seen on that side of the relation in training, else uniformly from all entities (Balkır
-    et al. 2019, section 3.2); where none was seen, always from all. `p = 1` is type-constrained sampling.
-
-    Args:
-        occurrences: the entities seen with each relation in training.
-        negatives: number of negatives of a triple, n.
-        p: probability of a biased draw.
-        train: training triples, int [N, 3], if negatives that are training triples are to be ignored by the triple
-            head; None keeps them, as the paper does.
+    et al. 2019, section 3.2); where none was seen, always from all. `p = 1` is type-constrained sampling. Negatives
+    that are among the triples of `train`, int [N, 3], are for the triple head to ignore; None keeps them, as the paper.
 
     Raises:
         UsageError: `p` is not in [0, 1], `negatives` is below 1, or the keys of triples would exceed 64 bits.
@@ -150,8 +144,7 @@ class NegativeSampler:
         Args:
             triples: int32 [B, 3]; C chunks of c triples, int32 [C, c, 3], if `shared`.
             seed: int [2]; equal seeds give equal draws.
-            shared: whether the triples of a chunk share their negatives.
-            by_side: whether the negatives come in a list for each side, n / 2 each; n has to be even.
+            shared, by_side: whether chunks share negatives, and whether these come in a list of n / 2 for each side.
             part: of which part of a batch these are the triples; they get the negatives that they have in the batch.
         """
         shape = tf.stack([tf.shape(triples)[0] * part.count, self.negatives])  # of the whole batch
