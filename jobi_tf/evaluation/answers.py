@@ -38,17 +38,10 @@ def best_answers(
     seen: Occurrences | None = None,
     candidates: np.ndarray | None = None,
 ) -> BestAnswers:
-    """Finds the entities with the best scores on one side.
+    """Finds the k entities with the best scores on one side of triples, int [N, 3], whose column there is not read.
 
-    Args:
-        model: the model, of a JoBi its triple head.
-        known: true answers, which are marked or left out.
-        triples: the queries, int [N, 3]; the column of `side` is not read.
-        side: the side that is sought, `HEAD` or `TAIL`.
-        k: largest number of answers to a query.
-        new_only: whether known facts are left out.
-        seen: leave out entities that did not occur on that side of the relation in these occurrences.
-        candidates: ids of the only entities that can be answers, int [C]; None: all.
+    Known answers are marked, or left out with `new_only`. With `seen`, entities that did not occur on that side of the
+    relation in these occurrences are left out. `candidates` are ids of the only entities that can be answers, int [C].
 
     Raises:
         UsageError: `k` is below 1.

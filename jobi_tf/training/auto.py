@@ -151,12 +151,9 @@ def train_auto(
     If there is time for two trainings against all entities, the first run is a teacher: the second one learns from soft
     labels of a pool of the first run and the rules of the graph, which are in its folder.
 
-    Args:
-        config: the settings that are given, which no candidate changes. Those of the schedule and of rankings apply
-            to the training after the search.
-        graph: the graph, instead of that of the settings.
-        callbacks: as for `jobi_tf.train`, for the training after the search.
-        say: called with a line for each decision and result; None: print them on stderr, unless there are no callbacks.
+    No candidate changes the given settings. Those of the schedule and of rankings, and the callbacks, are for the
+    training after the search. `say` is called with a line for each decision and result; None: print them on stderr,
+    unless there are no callbacks.
 
     Raises:
         UsageError: there are no validation triples or several processes, no candidate goes with the given settings, or
