@@ -1,7 +1,7 @@
 """Strategies of `tf.distribute`: the parts of a variable, and several processes that train one model."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +34,6 @@ def number_of_servers(strategy: tf.distribute.Strategy) -> int:
 def parts_of(variable: "keras.Variable") -> list[tf.Variable]:
     """Returns the TensorFlow variables that hold the rows of a variable, in order: one, unless servers share them."""
     return list(getattr(variable.value, "variables", [variable.value]))
-
-
-def parts_of_all(variables: "Iterable[keras.Variable]") -> list[tf.Variable]:
-    """Returns the `parts_of` several variables in one list."""
-    return [part for variable in variables for part in parts_of(variable)]
 
 
 def read_in_blocks(*parts: tf.Variable) -> np.ndarray:

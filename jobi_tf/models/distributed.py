@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.errors import UsageError
-from jobi_tf.workers import has_servers, has_workers, parts_of_all
+from jobi_tf.workers import has_servers, has_workers, parts_of
 
 
 def check_jit_compile(jit_compile: bool, devices: int) -> None:
@@ -100,7 +100,7 @@ class DistributedModel(keras.Model):
         """Creates what the optimizer keeps beside the weights, on each parameter server beside its parts of them."""
         variables = self.trainable_variables
         if has_servers(self.distribute_strategy):
-            self.optimizer.concurrent, variables = True, parts_of_all(variables)
+            self.optimizer.concurrent, variables = True, [part for x in variables for part in parts_of(x)]
         self.optimizer.build(variables)
 
     def compute_metrics(self, *args: Any, **kwargs: Any) -> dict[str, tf.Tensor]:

@@ -23,7 +23,7 @@ from jobi_tf.training.assembly import build_batches, losses_of
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.recording import Checkpoint, Training
 from jobi_tf.training.storage import read_weights, write_weights
-from jobi_tf.workers import parts_of, parts_of_all
+from jobi_tf.workers import parts_of
 
 STEPS_OF_A_BLOCK = 10  # that a worker computes before it reports to the chief
 BLOCKS_OF_A_WORKER = 2  # that are scheduled at a time: one is computed while another one waits
@@ -52,7 +52,7 @@ class Steps:
         self._model, self._config, self._graph = model, config, graph
         self._losses = losses_of(config)
         self.names = ["loss", *(f"{x}_loss" for x in self._losses), *(x.name for x in model.regularizers)]
-        self._parts = parts_of_all(model.trainable_variables)
+        self._parts = [part for x in model.trainable_variables for part in parts_of(x)]
         self._strategy = model.distribute_strategy
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
         # Keeps the coordinator alive: its destructor, at the end of the process, would wait forever for a worker that
