@@ -193,7 +193,9 @@ class Ranker:
             return _filtered(scores, true, rows, entities, self._mask), own
 
         def of_several() -> tuple[tf.Tensor, tf.Tensor]:
-            left = tf.gather(_without(scores, rows, entities), place)  # [P, E]
+            lowest = tf.fill(tf.shape(rows), -np.inf)
+            without = tf.tensor_scatter_nd_update(scores, tf.stack([rows, entities], 1), lowest)
+            left = tf.gather(without, place)  # [P, E]
             counted = own & (tf.gather(left, answers, batch_dims=1) == true)  # unless it is a known answer
             return _better_and_equal(left, true, self._mask), counted
 
@@ -296,11 +298,6 @@ def _others(known: KnownAnswers, triples: np.ndarray, side: int) -> tuple[np.nda
     rows, entities = known.lookup(side, triples)
     others = entities != triples[rows, column(side)]
     return rows[others], entities[others]
-
-
-def _without(scores: tf.Tensor, rows: tf.Tensor, entities: tf.Tensor) -> tf.Tensor:
-    """Returns a copy of scores, [Q, E], in which those in some rows and columns, [K], are lower than all others."""
-    return tf.tensor_scatter_nd_update(scores, tf.stack([rows, entities], 1), tf.fill(tf.shape(rows), -np.inf))
 
 
 def _filtered(
