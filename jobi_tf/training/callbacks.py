@@ -186,9 +186,6 @@ class StopOnNaN(keras.callbacks.Callback):
 class Throughput(keras.callbacks.Callback):
     """Adds `seconds` and `triples_per_second` of an epoch's training steps to `logs`, the `learning_rate` at its end,
     and `triple_loss` if it is missing.
-
-    Args:
-        triples_per_step: training triples of a step.
     """
 
     def __init__(self, triples_per_step: float):
