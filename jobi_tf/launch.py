@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Any
 
 from jobi_tf.errors import JobiError
 
@@ -68,13 +68,19 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
     cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
     command = [sys.executable, "-m", "jobi_tf.cli", *arguments]
     tasks: list[_Task] = []
+    received: set[int] = set()
+
+    def forward(number: int, frame: object) -> None:
+        received.add(number)
+        tasks[0].process.send_signal(number)  # the others wait for it, which may need them to complete its step
+
     with contextlib.ExitStack() as stack:
         try:
             for job, count in jobs.items():
                 for index in range(count):
                     output = stack.enter_context(tempfile.TemporaryFile()) if tasks else None
                     tasks.append(_Task(job, index, cluster, command, output))
-            with _forwarded(tasks[0].process) as received:
+            with signals_handled(forward, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 while failed := _first_to_fail(tasks, bool(servers)):
                     killed = failed.job == "worker" and failed.process.returncode < 0
                     if not servers or not killed or failed.restarts == MOST_RESTARTS:
@@ -140,25 +146,14 @@ def _first_to_fail(tasks: list[_Task], servers: bool) -> _Task | None:
 
 
 @contextmanager
-def _forwarded(chief: subprocess.Popen) -> Iterator[set[int]]:
-    """Passes SIGINT, SIGTERM and SIGHUP on to the chief, which ends as one process does; yields those sent.
-
-    The others wait for it in their next step, and are ended after it: it may need them to complete its own step.
-    Signals that are ignored, as SIGHUP is by `nohup`, stay ignored.
-    """
-    received: set[int] = set()
-
-    def forward(number: int, frame: object) -> None:
-        received.add(number)
-        chief.send_signal(number)
-
-    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    before = {x: signal.signal(x, forward) for x in numbers if signal.getsignal(x) is not signal.SIG_IGN}
+def signals_handled(handler: Any, *numbers: int) -> Iterator[None]:
+    """Handles signals in another way while the block runs; those that are ignored, as by `nohup`, stay ignored."""
+    before = {x: signal.signal(x, handler) for x in numbers if signal.getsignal(x) is not signal.SIG_IGN}
     try:
-        yield received
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jobi_tf.errors import JobiError, UsageError, first_line, validation_message
-from jobi_tf.launch import cores
+from jobi_tf.launch import cores, signals_handled
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.workers import has_servers, has_workers
 
@@ -258,18 +258,16 @@ def _connecting() -> Iterator[None]:
     cluster = Cluster.of_environment()
     assert cluster is not None
     numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
     report = cluster.report_missing("chief", "worker", "ps")
     try:
-        yield
+        with signals_handled(signal.SIG_DFL, *numbers):
+            yield
     except tf.errors.OpError as error:
         reason = f"cannot connect {cluster.address} to the other processes of TF_CONFIG: {first_line(error)}"
         raise JobiError(reason) from None
     finally:
         report.kill()
         report.wait()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # Errors that another process cannot cause by ending.
