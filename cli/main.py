@@ -15,7 +15,7 @@ import cloup
 
 import jobi_tf
 from jobi_tf.errors import UsageError, explain
-from jobi_tf.launch import LAUNCHED, end_with
+from jobi_tf.launch import LAUNCHED, end_with, signals_handled
 
 from .start import keep_memory
 
@@ -92,11 +92,10 @@ class CommandLine(cloup.Group):
             interrupted = True
             raise KeyboardInterrupt
 
-        numbers = [x for x in SIGNALS if signal.getsignal(x) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, interrupt) for number in numbers}
         try:
-            super().invoke(context)
-            sys.stdout.flush()
+            with signals_handled(interrupt, *SIGNALS):
+                super().invoke(context)
+                sys.stdout.flush()
         except KeyboardInterrupt:
             raise Interruption("Interrupted.") from None
         except (BrokenPipeError, Interruption):  # a reader that has ended, as `head` does: click exits quietly
@@ -107,9 +106,6 @@ class CommandLine(cloup.Group):
             if os.environ.get("JOBI_TF_TRACEBACK") or (sentence := explain(error)) is None:
                 raise
             raise (click.UsageError if isinstance(error, UsageError) else click.ClickException)(sentence) from None
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 SETTINGS = cloup.Context.settings(help_option_names=["-h", "--help"], show_default=True)
