@@ -14,7 +14,8 @@ from jobi_tf.files import read_json
 from jobi_tf.tables import markdown
 
 if TYPE_CHECKING:
-    from jobi_tf.export.export import ExportableRun, Exported
+    import jobi_tf
+    from jobi_tf.export.export import Exported
 
 TEMPLATE = Path(__file__).with_name("card.md")
 # Settings of the machine, not of the model.
@@ -32,7 +33,7 @@ MEANINGS = {
 }
 
 
-def model_card(run: "ExportableRun", exported: "Exported", contract: Mapping[str, Any]) -> str:
+def model_card(run: "jobi_tf.Run", exported: "Exported", contract: Mapping[str, Any]) -> str:
     """Returns the card of an export, in Markdown; `contract` is the content of its `signature.json`."""
     model, fit, name = run.model, exported.calibration, exported.path.resolve().parent.name
     heads = "jointly with a pair head (JoBi)" if model.joint else "without a pair head"
@@ -84,7 +85,7 @@ def _training(config: Any) -> str:
     return markdown(("setting", "value"), [(key, str(x)) for key, x in settings.items() if x is not None]) + added
 
 
-def _quality(run: "ExportableRun") -> str:
+def _quality(run: "jobi_tf.Run") -> str:
     rows = zip(*run.history.values(), strict=True)
     epochs = (dict(zip(run.history, row, strict=True)) for row in rows)
     best = best_row(({k: v for k, v in epoch.items() if v is not None} for epoch in epochs), run.config.monitor) or {}

@@ -14,7 +14,8 @@ from jobi_tf.export.servable import INPUTS
 from jobi_tf.export.stored_model import UNKNOWN_SCORE
 
 if TYPE_CHECKING:
-    from jobi_tf.export.export import ExportableRun, Exported
+    import jobi_tf
+    from jobi_tf.export.export import Exported
 
 PACKAGES = ("jobi-tf", "tensorflow", "keras", "numpy")
 EXAMPLE_K = 10
@@ -40,7 +41,7 @@ def example_requests(graph: Graph, rows: int, top_k: int) -> Requests:
 
 
 def contract(
-    run: "ExportableRun", exported: "Exported", functions: Mapping[str, Any], requests: Requests
+    run: "jobi_tf.Run", exported: "Exported", functions: Mapping[str, Any], requests: Requests
 ) -> dict[str, Any]:
     """Returns the content of `signature.json`; in shapes -1 is a size that the request decides."""
     fit = exported.calibration

@@ -3,16 +3,15 @@
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.graph import Graph
+import jobi_tf
 from jobi_tf.data.occurrences import HEAD, TAIL, column
 from jobi_tf.errors import DataError, JobiError, UsageError, check_at_least
 from jobi_tf.evaluation.calibration import Calibration, calibrate, sample
@@ -29,34 +28,6 @@ TOP_K, MAX_TOP_K = 100, 1000  # the default, and the greatest
 DRIFT_QUERIES = 500  # of which best answers are compared
 CHECKED_ROWS = 2**16  # of a table, at once
 LAST_VERSION = 2**63 - 1  # TensorFlow Serving stores versions in 64 bits
-
-
-class ExportableRun(Protocol):
-    """A run: what `jobi_tf.load_run` returns."""
-
-    @property
-    def records(self) -> Path | None:
-        """The folder with the records of its training; None if there is none."""
-
-    @property
-    def model(self) -> JoBi:
-        """The model."""
-
-    @property
-    def graph(self) -> Graph:
-        """The graph."""
-
-    @property
-    def history(self) -> Mapping[str, Sequence[Any]]:
-        """The metrics of each epoch, by name."""
-
-    @property
-    def test_metrics(self) -> Mapping[str, Any]:
-        """The metrics of the test split, by name; empty if they are not known."""
-
-    @property
-    def config(self) -> Any:
-        """The settings of its training."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +79,7 @@ class Exported:
 
 
 def export_run(
-    run: ExportableRun,
+    run: "jobi_tf.Run",
     folder: str | Path,
     version: int | None = None,
     top_k: int = TOP_K,
@@ -232,7 +203,7 @@ def _check_weights(model: JoBi, dtype: str) -> None:
             raise UsageError(f"expected weights up to {tf.as_dtype(dtype).max:,.0f} for {dtype}, got {largest:,.0f}")
 
 
-def _write(target: Path, run: ExportableRun, servable: Servable, exported: Exported, warmup: bool) -> None:
+def _write(target: Path, run: "jobi_tf.Run", servable: Servable, exported: Exported, warmup: bool) -> None:
     functions = servable.trace()
     tf.saved_model.save(servable, str(target), signatures=functions)
     requests = example_requests(run.graph, max(BATCHES), exported.top_k)
