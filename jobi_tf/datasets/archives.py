@@ -23,11 +23,7 @@ _LARGEST_MEMBER = 1 << 30  # bytes
 
 
 def find(dataset: DataSet, archive: Path | None = None) -> Path | None:
-    """Returns the given archive, else the one in the folder `JOBI_TF_ARCHIVES`, else a downloaded one, else None.
-
-    Raises:
-        UsageError: the given archive is not a file, or `JOBI_TF_ARCHIVES` is not a folder.
-    """
+    """Returns the given archive, else the one in the folder `JOBI_TF_ARCHIVES`, else a downloaded one, else None."""
     if archive is not None:
         if not archive.is_file():
             raise UsageError(f"expected the archive {dataset.file} at {archive}, which is not a file")
@@ -41,12 +37,7 @@ def find(dataset: DataSet, archive: Path | None = None) -> Path | None:
 
 
 def download(dataset: DataSet) -> Graph:
-    """Downloads the archive of a data set and reads it; the cache keeps it only if its digests and counts are right.
-
-    Raises:
-        JobiError: the network or the disk failed.
-        DataError: the server sent another file.
-    """
+    """Downloads the archive of a data set and reads it; the cache keeps it only if its digests and counts are right."""
     import pooch
     import requests
 

@@ -180,12 +180,8 @@ def build_files(
     Equal files and recipes give equal folders. The folder appears complete or not at all.
 
     The files, columns and header are as in `load_graph`. Returns the number of triples of each split, and the steps.
-
-    Raises:
-        UsageError: the folder has files already, or a file does not exist or has another suffix.
-        DataError: a file cannot be used, nothing is kept, or not enough to split.
     """
-    reader = TripleReader(Columns(columns, header=header), tabs=True)  # `write_text` refuses those that are kept
+    reader = TripleReader(Columns(columns, header=header), tabs=True)  # `write_triples` refuses those that are kept
     for path in files:
         if not path.is_file() or not path.name.endswith(SUFFIXES):
             raise UsageError(f"expected a file whose name ends in {', '.join(SUFFIXES)}, got {path}")

@@ -21,10 +21,6 @@ def as_csv(path: Path, columns: "Columns") -> BinaryIO:
     """Returns the chosen columns of a file as CSV without a header: head, relation, tail and, if there is one, weight.
 
     Of RDF only triples whose object is a resource are taken, since literals are no entities.
-
-    Raises:
-        MissingExtraError: rdflib, or pandas and pyarrow, are not installed.
-        DataError: the file cannot be read, or does not have these columns.
     """
     rows = _parquet(path, columns) if path.suffix == ".parquet" else _rdf(path, columns)
     text = io.StringIO(newline="")

@@ -68,12 +68,8 @@ class Columns:
     def locate(self, first: list[str], where: str, header: bool = False) -> tuple[bool, int, list[int]]:
         """Finds the columns in the first row of a file; `header` is whether its format always begins with one.
 
-        Returns:
-            Whether that row is a header, the number of fields in every row, and the indices of head, relation, tail
-            and, if there is one, weight.
-
-        Raises:
-            DataError: the file does not have these columns.
+        Returns whether that row is a header, the number of fields in every row, and the indices of head, relation, tail
+        and, if there is one, weight.
         """
         fields = [field.strip().casefold() for field in first]
         known = known_header(fields)
@@ -170,10 +166,8 @@ class TripleReader:
     def read_file(self, path: Path, sink: Callable[[np.ndarray], None] | None = None) -> Rows:
         """Reads a file whose name ends in one of `SUFFIXES`.
 
-        A sink gets the triples, int32 [n, 3], some at a time, instead of their being kept in memory.
-
-        Raises:
-            DataError: it cannot be read, or a line is not a triple; the message names the file and the line.
+        A sink gets the triples, int32 [n, 3], some at a time, instead of their being kept in memory. A `DataError`
+        names the file and the line that is not a triple.
         """
         separator = "," if path.name.removesuffix(".gz").endswith(".csv") else "\t"
         try:
@@ -306,7 +300,7 @@ def find_splits(folder: Path) -> dict[str, Path]:
 
 
 def read_folder(name: str, files: Mapping[str, Path], columns: Columns) -> Graph:
-    """Reads the files of train, valid and test; raises as `TripleReader.read_file` does."""
+    """Reads the files of train, valid and test."""
     reader = TripleReader(columns)
     return reader.graph(name, {split: reader.read_file(files[split]) for split in SPLITS})
 

@@ -21,13 +21,7 @@ _ROWS = 1 << 18
 
 
 def write_text(graph: Graph, folder: Path) -> None:
-    """Writes `train.tsv`, `valid.tsv` and `test.tsv`, which `load_graph(folder)` reads.
-
-    The folder appears complete or not at all.
-
-    Raises:
-        UsageError: the folder has files already.
-    """
+    """Writes `train.tsv`, `valid.tsv` and `test.tsv` into a new folder, which appears complete or not at all."""
     check_new(folder)
     with new_folder(folder) as beside:
         for split, triples in graph.splits.items():
@@ -37,10 +31,8 @@ def write_text(graph: Graph, folder: Path) -> None:
 def write_triples(path: Path, triples: np.ndarray, entities: Sequence[str], relations: Sequence[str]) -> None:
     """Writes triples, int32 [N, 3], as lines with tabs between the names, which `TripleReader` reads back.
 
-    There is a header only where the first triple would be taken for one, or its first letter for a byte order mark.
-
-    Raises:
-        DataError: a name has a tab, as names of CSV files may.
+    There is a header only where the first triple would be taken for one, or its first letter for a byte order mark. A
+    name with a tab, as names of CSV files may have, is a `DataError`.
     """
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for head, relation, tail in triples[:1].tolist():
@@ -66,11 +58,7 @@ def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) 
         dataset: as for `load_graph`.
         folder: what to write; it appears complete or not at all.
         files: largest number of files.
-        **options: as for `load_graph`.
-
-    Raises:
-        UsageError: the folder has files already, or triples have weights.
-        DataError: the data cannot be used.
+        **options: as for `load_graph`, but triples cannot have weights.
     """
     check_new(folder)
     check_at_least(1, files=files)
