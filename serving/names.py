@@ -18,9 +18,6 @@ class NameList:
     """The names in a file with lines of id, name and number of triples, separated by tabs, after a heading.
 
     They are in UTF-8, each between two line breaks; millions of strings would take seven times as much memory.
-
-    Raises:
-        DataError: the file is missing or damaged.
     """
 
     def __init__(self, path: Path) -> None:
