@@ -97,11 +97,7 @@ class Results:
         ]
 
     def draw(self) -> list[Path]:
-        """Draws Optuna's pictures as PNG, and returns the files; none before two trials with other values are complete.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Draws Optuna's pictures as PNG, and returns the files; none before two trials have other values."""
         with needs("drawing a search needs matplotlib", "plot"):
             import matplotlib as mpl
         from optuna.importance import PedAnovaImportanceEvaluator

@@ -102,12 +102,7 @@ def search(
 
 
 def open_study(space: Space, path: Path, fingerprint: str, storage: str | None = None) -> optuna.Study:
-    """Creates or opens Optuna's study; the points of a grid are enqueued.
-
-    Raises:
-        UsageError: the study is that of another search, or was begun on another graph, or the storage does not exist.
-        DataError: the storage is damaged.
-    """
+    """Creates or opens Optuna's study, which must be of this space and graph; the points of a grid are enqueued."""
     database = sqlalchemy.URL.create("sqlite", database=str(path / DATABASE)).render_as_string()
     try:
         study = optuna.create_study(

@@ -253,9 +253,6 @@ class Space(SettingsFile):
         """Returns a copy with settings that were given elsewhere.
 
         Those are not searched, nor are parameters whose conditions can then no longer hold.
-
-        Raises:
-            UsageError: a value is invalid, or nothing is left to be searched.
         """
         given = TrainConfig.create({"dataset": "any", **settings}, self._where)
         fixed = self.settings | {name: getattr(given, name) for name in settings}
