@@ -26,8 +26,7 @@ def check_new(folder: Path) -> None:
 def run_lock(folder: Path, seconds: float = 0) -> Iterator[None]:
     """Holds the lock of a folder while this process writes into it; the thread that holds it can take it again.
 
-    Raises:
-        JobiError: another process holds it, for longer than `seconds`.
+    It waits up to `seconds` for another process that holds it, and then raises a `JobiError`.
     """
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -85,8 +84,7 @@ def written_beside(path: Path) -> Iterator[Path]:
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yields a folder to fill, which becomes `folder` if the block succeeds, and is removed otherwise.
 
-    Raises:
-        OSError: `folder` exists by then and is not empty, or cannot be written.
+    It raises an OSError if `folder` exists by then and is not empty.
     """
     made = [path for path in folder.parents if not path.exists()]
     beside = _beside(folder)
@@ -103,11 +101,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def read_json(path: Path, expected: str, key: str) -> dict[str, Any]:
-    """Returns a JSON object with some key from the folder of a run; empty if there is no such file.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """Returns a JSON object with some key from the folder of a run; empty if there is no such file."""
     if not path.exists():
         return {}
     with damaged(expected, path):
