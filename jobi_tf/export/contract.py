@@ -91,10 +91,8 @@ def write_id_tables(folder: Path, graph: Graph) -> None:
 def write_warmup(folder: Path, requests: Requests) -> None:
     """Writes `assets.extra/tf_serving_warmup_requests`, which a server computes before it accepts others.
 
-    The values of the requests are repeated to fill a batch.
-
-    Raises:
-        ImportError: `tensorflow-serving-api` is not installed; nothing is written.
+    The values of the requests are repeated to fill a batch. Without `tensorflow-serving-api` it raises an ImportError,
+    and nothing is written.
     """
     from tensorflow_serving.apis.predict_pb2 import PredictRequest
     from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog

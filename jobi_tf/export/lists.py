@@ -23,9 +23,6 @@ class AnswerLists(tf.Module):
         known: keys `query · count + answer` of the facts of all splits, with the query keys of `KnownAnswers`.
         seen: keys `(side · relations + relation) · count + answer` of the pairs in training, or None if training
             need not have seen an answer on its side of the relation (`typed`).
-
-    Raises:
-        UsageError: there are too many entities and relations for keys of 64 bits.
     """
 
     def __init__(self, graph: Graph, candidates: np.ndarray | None = None, typed: bool = False):
