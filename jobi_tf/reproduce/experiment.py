@@ -123,11 +123,7 @@ class Experiment(SettingsFile):
         return self.sweep.values if self.sweep else [None]
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        self._check()
-        return self
-
-    def _check(self) -> None:
+    def _check(self) -> Self:
         """Raises a ValueError if parts contradict each other."""
         for kind, every in (("row", [row.name for row in self.rows]), ("data set", self.datasets)):
             if repeated := [name for name in every if every.count(name) > 1]:
@@ -164,6 +160,7 @@ class Experiment(SettingsFile):
             for dataset, figures in row.paper.items():
                 if len(figures) != count:
                     raise ValueError(f"{place}: paper: {dataset}: expected {count} numbers, got {len(figures)}")
+        return self
 
     def _check_needed(self, row: Row, place: str) -> None:
         """Checks what a row says of other rows and of rules."""
@@ -203,9 +200,7 @@ class Experiment(SettingsFile):
     def _model(self, row: Row, dataset: str, quick: bool = False) -> tuple[str, bool, int]:
         """Returns the scorer of a row's run, whether relations are reciprocal, and the embedding size.
 
-        Raises:
-            UsageError: runs to merge differ in the first two or cannot be merged, or a warm start differs in one of the
-                three.
+        Runs to merge must agree in the first two, a warm start in all three.
         """
         where = f"{self._where}: row {row.name!r}"
         if row.merge:
@@ -239,11 +234,8 @@ class Experiment(SettingsFile):
     def config(self, row: Row, dataset: str, point: Any = None, quick: bool = False) -> TrainConfig:
         """Returns the settings of a run, without its seed and folder.
 
-        Settings of the experiment that have no effect in this row are left out. `quick`: a small model and few epochs.
-
-        Raises:
-            UsageError: a setting is unknown or out of range, settings contradict each other, or one of the row has no
-                effect.
+        Settings of the experiment that have no effect in this row are left out; one of the row is a `UsageError`.
+        `quick`: a small model and few epochs.
         """
         sweep = {self.sweep.setting: point} if self.sweep else {}
         own = (row.settings or {}) | row.by_dataset.get(dataset, {}) | sweep
@@ -285,11 +277,7 @@ class Experiment(SettingsFile):
         return [x for x in known if not x.datasets or dataset in x.datasets or dataset not in self.datasets]
 
     def only(self, names: Collection[str]) -> Self:
-        """Returns it with the rows of these names, those that they need, and the baseline.
-
-        Raises:
-            UsageError: there is no such row, or none beside the baseline where it needs one.
-        """
+        """Returns it with the rows of these names, those that they need, and the baseline."""
         known = [row.name for row in self.rows]
         if unknown := [name for name in names if name not in known]:
             raise UsageError(f"{self._where}: expected rows out of {'; '.join(known)}, got {unknown[0]!r}")

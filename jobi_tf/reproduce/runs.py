@@ -41,11 +41,7 @@ class Source:
 
     @classmethod
     def parse(cls, text: str, known: Iterable[str] = ()) -> "Source":
-        """Reads `NAME`, `PATH` or `NAME=PATH`; `known` are further names, of data sets that may be missing.
-
-        Raises:
-            UsageError: there is no such data set.
-        """
+        """Reads `NAME`, `PATH` or `NAME=PATH`; `known` are further names, of data sets that may be missing."""
         name, equals, place = text.partition("=")
         place = place if equals else name
         if not name or not place:
@@ -108,11 +104,7 @@ class PlannedRun:
 
     @property
     def record(self) -> Record | None:
-        """Its results; None while it is not complete.
-
-        Raises:
-            DataError: the folder holds a run with other settings, or a damaged one.
-        """
+        """Its results; None while it is not complete. A run with other settings in the folder is a `DataError`."""
         if not self._records and (record := read_record(self.path)) is not None:
             if self.is_trained:
                 check_settings(RunFolder(self.path), self.config)
