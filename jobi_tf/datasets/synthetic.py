@@ -36,11 +36,10 @@ def synthesize(entities: int, relations: int, triples: int, seed: int = 0) -> Gr
     Raises:
         UsageError: there are too few triples to hold every entity, or more than such a graph can hold.
     """
-    if min(entities, relations) < 1 or entities < COMMUNITIES:
+    if entities < COMMUNITIES or relations < 1:
         raise UsageError(f"expected at least {COMMUNITIES} entities and a relation, got {entities} and {relations}")
     held_out = min(5000, max(1, triples // 100))
-    if triples < entities + 2 * held_out:
-        least = entities + 2 * held_out
+    if triples < (least := entities + 2 * held_out):
         raise UsageError(f"expected at least {least:,} triples for {entities:,} entities, got {triples:,}")
     random = np.random.default_rng(seed)
     plan = _Plan(entities, relations, random)
