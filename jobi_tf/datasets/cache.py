@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import platformdirs
 
@@ -15,6 +16,14 @@ from jobi_tf.files import new_folder
 
 _ABANDONED = 600.0
 """Seconds without a change after which something incomplete is not being written any more."""
+
+
+class Prepared(NamedTuple):
+    """A graph, its triples memory-mapped, the folder where it is kept, and whether an earlier call had prepared it."""
+
+    graph: Graph
+    folder: Path
+    cached: bool
 
 
 def home() -> Path:
@@ -28,22 +37,16 @@ def graph_folder(key: str) -> Path:
     return home() / "graphs" / key
 
 
-def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
+def open_or_build(key: str, build: Callable[[], Graph]) -> Prepared:
     """Opens the graph that is kept under `key`; builds and keeps it if there is none.
 
     Several processes may do this at once: each writes to a separate folder, the first one to finish renames it, and all
-    open that.
-
-    Returns:
-        The graph, memory-mapped, and whether it was in the cache.
-
-    Raises:
-        JobiError: the cache cannot be read or written.
+    open that. Raises a `JobiError` if the cache cannot be read or written.
     """
     folder = graph_folder(key)
     if folder.exists():
         try:
-            return Graph.open(folder), True
+            return Prepared(Graph.open(folder), folder, True)
         except DataError as error:
             if isinstance(error.__cause__, PermissionError):
                 raise failure("read", folder, error.__cause__) from None
@@ -57,7 +60,7 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> tuple[Graph, bool]:
     except OSError as error:
         if not (folder / "graph.json").exists():  # otherwise another process was faster, and its copy is as good
             raise failure("write", folder, error) from None
-    return Graph.open(folder), False
+    return Prepared(Graph.open(folder), folder, False)
 
 
 def make_folder(folder: Path) -> None:

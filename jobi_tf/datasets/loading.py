@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import archives, cache, reading
+from jobi_tf.datasets.cache import Prepared
 from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD, DataSet
 from jobi_tf.datasets.reading import Columns
 from jobi_tf.errors import DataError, JobiError, UsageError, check_at_least
@@ -19,14 +20,6 @@ from jobi_tf.errors import DataError, JobiError, UsageError, check_at_least
 _READER = 4
 """Part of the cache key of local files: raise it when the same files would give another graph."""
 _WORLD = Path(__file__).with_name(WORLD)
-
-
-class Prepared(NamedTuple):
-    """A graph, its triples memory-mapped, the folder where it is kept, and whether an earlier call had prepared it."""
-
-    graph: Graph
-    folder: Path
-    cached: bool
 
 
 def load_graph(
@@ -96,14 +89,9 @@ def prepare(
     if prepared:
         return _open_remote(name) if "://" in name else Prepared(Graph.open(path), path, True)
     if named and name != WORLD:
-        return _in_cache(*_named(DATASETS[name], archive))
+        return cache.open_or_build(*_named(DATASETS[name], archive))
     path = _WORLD if named else path
-    return _in_cache(*_local(path, Columns(columns, weights, header), split, seed, name))
-
-
-def _in_cache(key: str, build: Callable[[], Graph]) -> Prepared:
-    graph, cached = cache.open_or_build(key, build)
-    return Prepared(graph, cache.graph_folder(key), cached)
+    return cache.open_or_build(*_local(path, Columns(columns, weights, header), split, seed, name))
 
 
 def _open_remote(url: str) -> Prepared:
@@ -126,7 +114,7 @@ def _open_remote(url: str) -> Prepared:
                 Path(copied, "graph.json").write_text(json.dumps(meta | {"shards": shards}), encoding="utf-8")
                 return Graph.open(Path(copied))
 
-            return _in_cache(key, build)
+            return cache.open_or_build(key, build)
     except tf.errors.OpError as error:
         raise JobiError(f"{url}: expected a graph in shards: {error.message}") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -173,12 +161,7 @@ def _local(
 
 
 def listing() -> list[dict[str, Any]]:
-    """Returns facts about all data sets that have a name; changes nothing.
-
-    Returns:
-        For each data set its `name`, `description`, numbers of `entities` and `relations`, the number of `triples` of
-        each split, its `state` (`included`, `prepared`, `archive found` or `to download`) and its `citation`.
-    """
+    """Returns facts about all data sets that have a name, as `jobi-tf data list --json` prints them."""
     world = reading.read_folder(WORLD, reading.find_splits(_WORLD), Columns())
     included = {
         "name": WORLD,

@@ -71,7 +71,7 @@ def test_two_preparations_at_once(tmp_path, home):
         cache.open_or_build("mine", build)
         return build()
 
-    graph, _ = cache.open_or_build("mine", build_while_another_one_ends)
+    graph, *_ = cache.open_or_build("mine", build_while_another_one_ends)
     assert len(graph.train) == 3
     assert [path.name for path in (home / "graphs").iterdir()] == ["mine"]
 
