@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL
+from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.export.stored_model import UNKNOWN_SCORE, StoredModel
 
 # The signatures and their inputs; each has a row for every row of a request.
@@ -46,15 +47,11 @@ class Servable(tf.Module):
         if model.lists.candidates is not None:
             names = [names[i] for i in model.lists.candidates.numpy()]
         self.names = tf.Variable(names, trainable=False)  # of the answers, string [count]
-        self.ids = {}
-        for kind, vocabulary in (("entity", graph.entities), ("relation", graph.relations)):
-            path = folder / {"entity": "entities.txt", "relation": "relations.txt"}[kind]
-            vocabulary.save(path)
-            self.ids[kind] = _lookup_table(path)
+        self.entity_ids = _lookup_table(graph.entities, folder / "entities.txt")
+        self.relation_ids = _lookup_table(graph.relations, folder / "relations.txt")
 
     def trace(self) -> dict[str, Any]:
         """Returns the signatures by name, functions of batches of any size."""
-
         functions = {
             "serving_default": self._score_names,
             "score_ids": self._score_ids,
@@ -73,8 +70,8 @@ class Servable(tf.Module):
 
     def _score_names(self, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor) -> Outputs:
         """Scores triples of names, string [B] each."""
-        entity_ids, relation_ids = self.ids["entity"], self.ids["relation"]
-        return self._score_ids(entity_ids.lookup(head), relation_ids.lookup(relation), entity_ids.lookup(tail))
+        head, tail = self.entity_ids.lookup(head), self.entity_ids.lookup(tail)
+        return self._score_ids(head, self.relation_ids.lookup(relation), tail)
 
     def _score_ids(self, head: tf.Tensor, relation: tf.Tensor, tail: tf.Tensor) -> Outputs:
         """Scores triples of ids, int [B] each: score and probability, float32 [B], and known, bool [B]."""
@@ -93,7 +90,7 @@ class Servable(tf.Module):
         """
         anchor, relation, k = inputs[SIDES[1 - side]], inputs["relation"], inputs["k"]
         k = tf.clip_by_value(k, 0, self.top_k)
-        ids = [self.ids["entity"].lookup(anchor), self.ids["relation"].lookup(relation)]
+        ids = [self.entity_ids.lookup(anchor), self.relation_ids.lookup(relation)]
         # Inputs of different lengths are an InvalidArgumentError here.
         anchor, relation, counts = tf.unstack(tf.stack([*ids, tf.cast(k, tf.int64)]))
         known = (anchor >= 0) & (relation >= 0)
@@ -108,7 +105,7 @@ class Servable(tf.Module):
 
     def _embed(self, entity: tf.Tensor) -> Outputs:
         """Looks up embeddings: string [B] → float32 [B, width], zeros where unknown, and known, bool [B]."""
-        ids = self.ids["entity"].lookup(entity)
+        ids = self.entity_ids.lookup(entity)
         known = ids >= 0
         embeddings = self.model.embeddings(tf.maximum(ids, 0))
         return {"embedding": tf.where(known[:, None], embeddings, 0.0), "known": known}
@@ -119,8 +116,9 @@ class Servable(tf.Module):
         return {"score": tf.where(known, scores, UNKNOWN_SCORE), "probability": tf.where(known, probabilities, 0.0)}
 
 
-def _lookup_table(path: Path) -> tf.lookup.StaticHashTable:
-    """Returns a table from the lines of a file to their numbers, -1 for any other text."""
+def _lookup_table(vocabulary: Vocabulary, path: Path) -> tf.lookup.StaticHashTable:
+    """Writes a vocabulary, and returns a table from its names to their ids, -1 for any other text."""
+    vocabulary.save(path)
     line, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
     initializer = tf.lookup.TextFileInitializer(str(path), tf.string, line, tf.int64, number)
     return tf.lookup.StaticHashTable(initializer, -1)
