@@ -3,8 +3,7 @@
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -135,17 +134,22 @@ def export_run(
         raise DataError("expected names of entities as candidates, got none")
     _check_weights(run.model, dtype)
     path = folder / str(version)
-    with _no_other(folder, version), new_folder(path) as beside, tempfile.TemporaryDirectory() as names:
-        lists = AnswerLists(run.graph, ids, typed)
-        stored = StoredModel(run.model, dtype, lists)
-        calibration = calibrate(stored.scores_of, run.graph, run.config.p, run.config.seed)
-        drift = None
-        if dtype != "float32":
-            triples = sample(run.graph, run.config.seed)[1]
-            drift = measure_drift(StoredModel(run.model, "float32", lists), stored, triples)
-        exported = Exported(path, version, dtype, top_k, typed, ids if ids is None else len(ids), calibration, drift)
-        servable = Servable(stored, run.graph, Path(names), top_k, calibration.slope, calibration.intercept)
-        _write(beside, run, servable, exported, warmup)
+    count = None if ids is None else len(ids)
+    try:
+        with new_folder(path) as beside, tempfile.TemporaryDirectory() as names:
+            lists = AnswerLists(run.graph, ids, typed)
+            stored = StoredModel(run.model, dtype, lists)
+            calibration = calibrate(stored.scores_of, run.graph, run.config.p, run.config.seed)
+            drift = None
+            if dtype != "float32":
+                triples = sample(run.graph, run.config.seed)[1]
+                drift = measure_drift(StoredModel(run.model, "float32", lists), stored, triples)
+            exported = Exported(path, version, dtype, top_k, typed, count, calibration, drift)
+            servable = Servable(stored, run.graph, Path(names), top_k, calibration.slope, calibration.intercept)
+            _write(beside, run, servable, exported, warmup)
+    except OSError:
+        choose_version(folder, version)  # raises a `UsageError` if another export has written it meanwhile
+        raise
     return exported
 
 
@@ -161,22 +165,8 @@ def measure_drift(exact: StoredModel, rounded: StoredModel, triples: np.ndarray)
     return Drift(most, float(differences.mean()), float(equal.mean()), len(triples), len(equal))
 
 
-@contextmanager
-def _no_other(folder: Path, version: int) -> Iterator[None]:
-    """Turns the OSError of a version that another export has written meanwhile into a `UsageError`."""
-    try:
-        yield
-    except OSError:
-        choose_version(folder, version)
-        raise
-
-
 def choose_version(folder: Path, version: int | None) -> int:
-    """Returns `version`, or without it the integer after the versions that are in `folder`.
-
-    Raises:
-        UsageError: the version exists or is out of range, or `folder` is a file.
-    """
+    """Returns `version`, which must not exist, or without it the integer after the versions that are in `folder`."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"expected a folder of versions, but {folder} is a file")
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
