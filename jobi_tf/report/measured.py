@@ -123,11 +123,7 @@ class Measured:
 def measure(
     path: Path, split: str, limit: int | None = None, progress: Callable[[int], None] | None = None
 ) -> Measured:
-    """Ranks a split with a run and looks at its answers; the arguments are those of `write_report`.
-
-    Raises:
-        DataError: the folder is not that of a run that finished an epoch, or its split is empty.
-    """
+    """Ranks a split with a run and looks at its answers; the arguments are those of `write_report`."""
     run = load_run(path)
     triples = np.asarray(run.graph.split(split))
     if not len(triples):

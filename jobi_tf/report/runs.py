@@ -49,9 +49,6 @@ def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result:
     `evaluations/NAME.json` has the result and the epoch of the model; `evaluations/NAME.npz` the epoch and, for each
     side, the counts of better and equal candidates, int64 [N]. The result `test` is also written to the logs for
     TensorBoard.
-
-    Raises:
-        OSError: it cannot be written.
     """
     folder = RunFolder(run_dir)
     path = folder.evaluations / f"{name}.json"
@@ -71,11 +68,7 @@ def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result:
 
 
 def stored_ranks(run_dir: Path) -> np.ndarray:
-    """Returns the stored ranks of the test split with realistic ties, float64 [N, 2]: as head and as tail.
-
-    Raises:
-        DataError: there are none for the model of the run, or the file is damaged.
-    """
+    """Returns the stored ranks of the test split with realistic ties, float64 [N, 2]: as head and as tail."""
     folder = RunFolder(run_dir)
     path = folder.evaluations / "test.npz"
     if path.exists():
@@ -104,12 +97,8 @@ def settings_of(config: TrainConfig) -> dict[str, Any]:
 def run_values(path: Path) -> dict[str, Any]:
     """Returns the settings and metrics in the folder of a run, without loading its model.
 
-    Returns:
-        Its `settings_of`, `epochs_done`, `best_epoch` (None if none was ranked) and metrics such as `val_mrr` of the
-        best epoch and `test_hits@10` of `stored_evaluation`, or None.
-
-    Raises:
-        DataError: this is not the folder of a run, or it is damaged.
+    These are its `settings_of`, `epochs_done`, `best_epoch` (None if none was ranked) and metrics such as `val_mrr` of
+    the best epoch and `test_hits@10` of `stored_evaluation`, or None.
     """
     folder = RunFolder(path)
     found, test, config = run_summary(folder), stored_evaluation(path), folder.read_config()
@@ -142,19 +131,12 @@ def labels(paths: Sequence[Path]) -> list[str]:
 def select_runs(
     runs: Mapping[Path, dict[str, Any]], where: Mapping[str, Any], sort: str | None = None
 ) -> dict[Path, dict[str, Any]]:
-    """Returns the runs with the given values, sorted by a value: the best first for metrics; runs without it last.
+    """Returns those of some `run_values` that have the values `where`, sorted by the value of the name `sort`.
 
-    Args:
-        runs: for each folder its `run_values`.
-        where: names and values.
-        sort: the name to sort by.
-
-    Raises:
-        UsageError: a name is not one of those of `run_values`.
+    The best come first for metrics, and runs without a value last.
     """
-    known = next(iter(runs.values()), None)
     for name in [*where, *([sort] if sort else [])]:
-        if known is not None and name not in known:
+        if any(name not in values for values in runs.values()):
             raise UsageError(f"expected a setting or a metric such as val_mrr or test_hits@10, got {name!r}")
     chosen = [(path, x) for path, x in runs.items() if all(x[name] == value for name, value in where.items())]
     if sort:
@@ -182,12 +164,7 @@ def different_settings(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]
 
 
 def common_graph(paths: Sequence[Path]) -> Graph:
-    """Returns the graph that all runs are on.
-
-    Raises:
-        UsageError: the runs are on different graphs, one is given twice, or there is none.
-        DataError: a folder is not that of a run, or it is damaged.
-    """
+    """Returns the graph that all runs are on; a `UsageError` if that is not one, or a run is given twice, or none."""
     if not paths:
         raise UsageError("expected the folder of a run, got none")
     if len({path.resolve() for path in paths}) < len(paths):
@@ -206,16 +183,9 @@ def common_graph(paths: Sequence[Path]) -> Graph:
 
 
 def compare_runs(a: Path, b: Path, samples: int = 10_000, seed: int = 0) -> dict[str, Difference]:
-    """Compares two evaluated runs by a paired bootstrap over the test triples.
+    """Returns the differences of `mrr` and `hits@10` of run b to run a, by a paired bootstrap over the test triples.
 
     The value of a triple is the mean over its two ranks, as head and as tail, which are drawn together.
-
-    Returns:
-        For `mrr` and `hits@10` on the test split the difference of the second run to the first.
-
-    Raises:
-        UsageError: the runs are on different graphs, or are the same.
-        DataError: a run was not evaluated on the test split, or is damaged.
     """
     common_graph([a, b])
     first, second = stored_ranks(a), stored_ranks(b)
