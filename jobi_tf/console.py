@@ -33,8 +33,8 @@ def print_table(
 ) -> None:
     """Prints a table: with rules on a terminal that is wide enough, as aligned lines of any length elsewhere.
 
-    Whole numbers are printed as `12,345`. The `text` columns, by default the first one, are wrapped where a terminal is
-    too narrow; the others are aligned to the right.
+    Whole numbers are printed as `12,345`, other cells as they are. The columns `text`, by default the first one, hold
+    text, which is wrapped where a terminal is too narrow; the others are aligned to the right.
     """
     from rich import box
     from rich.table import Table
@@ -73,8 +73,9 @@ def _console(**options: Any) -> "Console":
 class Bar:
     """Progress of long work: a bar with rate and time left on a terminal, elsewhere a line every half minute.
 
-    `total`, `update`, `reset` and `close` are those of a `tqdm` bar, so that it may be passed where one is expected. A
-    total of 0 is unknown. `beside` columns of a terminal are left to the text.
+    `total` (0 if it is unknown) counts things of a `unit`, such as `triples`; `beside` are the columns of a terminal
+    that are left to the text. `total`, `update`, `reset` and `close` are as in a `tqdm` bar, so that it may be passed
+    where one is expected.
     """
 
     def __init__(
