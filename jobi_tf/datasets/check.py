@@ -67,12 +67,9 @@ def check(graph: Graph, *, threshold: float = 0.8, min_support: int = 10) -> Rep
 
     A triple of valid or test is leaked if training links the same two entities, in the same or the other direction, by
     a relation that is in `relation_pairs` together with the relation of the triple. For `relation_pairs` the triples of
-    all splits count: within training, the share of a perfect inverse is only the share of triples held in training.
-
-    Args:
-        graph: the graph.
-        threshold: list two relations if at least this share of the entity pairs of one is also linked by the other.
-        min_support: and if these are at least this number of entity pairs.
+    all splits count: within training, the share of a perfect inverse is only the share of triples held in training. Two
+    relations are listed if at least the share `threshold` of the entity pairs of one, and at least `min_support` pairs,
+    are also linked by the other.
     """
     triples = _Triples(graph)
     pairs, flagged = _relation_pairs(triples, threshold, min_support)

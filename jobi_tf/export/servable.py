@@ -27,13 +27,8 @@ Outputs = dict[str, tf.Tensor]
 class Servable(tf.Module):
     """A stored model that is queried by name; unknown names are data, never an error.
 
-    Args:
-        model: the tables and lists.
-        graph: the graph, for its names.
-        folder: where `entities.txt` and `relations.txt` are written, which saving copies.
-        top_k: the greatest `k` of a request.
-        slope: of the probability, sigmoid(slope · score + intercept).
-        intercept: of the probability.
+    The names of the graph are written to `entities.txt` and `relations.txt` in a folder, which saving copies. `top_k`
+    is the greatest `k` of a request. Probabilities are sigmoid(slope · score + intercept).
     """
 
     def __init__(

@@ -67,9 +67,7 @@ class Chart(NamedTuple):
 def line_chart(name: str, runs: Sequence[tuple[str, Sequence[tuple[float, float]], float | None]]) -> Chart | None:
     """Returns a quantity by epoch, all runs in one chart; None if there is nothing to draw.
 
-    Args:
-        name: the quantity.
-        runs: for each its label, its (epoch, value) and the epoch that stands out.
+    A run is its label, its (epoch, value) and the epoch that stands out.
     """
     lines, descriptions = [], []
     for label, values, best in runs:
