@@ -136,28 +136,26 @@ def ranking(setting: Setting) -> Iterator[Suite]:
     yield Suite({name: Task(name, arguments) for name in ("rank", "product")}, lines, setting.dataset.name)
 
 
-# Title of another library, how many triples it ranks, and the targets of jobi-tf's rates divided by its rates.
-PEERS: dict[str, tuple[str, int, dict[str, str]]] = {
-    "pykeen": ("PyKEEN 1.11.1", 2048, {"train": ">= 10", "rank": ">= 60"}),
-    "ampligraph": ("AmpliGraph 2.2.0", 2048, {"train": ">= 2.5"}),
-    "libkge": ("LibKGE", 2048, {"train-shared": ">= 8"}),
+# Title of another library, and the targets of jobi-tf's rates divided by its rates.
+PEERS: dict[str, tuple[str, dict[str, str]]] = {
+    "pykeen": ("PyKEEN 1.11.1", {"train": ">= 10", "rank": ">= 60"}),
+    "ampligraph": ("AmpliGraph 2.2.0", {"train": ">= 2.5"}),
 }
 
 
 def peers(setting: Setting) -> Iterator[Suite]:
-    """PyKEEN, AmpliGraph and LibKGE in turns with jobi-tf, in environments that uv makes for their scripts."""
+    """PyKEEN and AmpliGraph in turns with jobi-tf, in environments that uv makes for their scripts."""
     folder, size = setting.dataset, sizes(setting)
     ours = {
         "train": fit(setting, folder),
         "train-shared": fit(setting, folder, negatives_mode="shared"),
         "rank": Task("rank", {"dataset": str(folder), "dim": size["dim"], "whole": True}),
     }
-    for name, (title, ranked, targets) in PEERS.items():
-        command = _peer(name, folder, *([200, 20] if setting.tiny else [20_000, ranked]), *size.values())
+    for name, (title, targets) in PEERS.items():
+        command = _peer(name, folder, *([200, 20] if setting.tiny else [20_000, 2048]), *size.values())
         tasks, lines = dict(ours), []
         for own in ours:
-            # Only LibKGE has shared negatives; the others' training stands beside both of ours.
-            measure = "train" if own == "train-shared" and name != "libkge" else own
+            measure = own.removesuffix("-shared")  # they have none: their training stands beside both of ours
             task = f"{name} {measure}"
             tasks[task] = Task(command, round={"measure": measure})
             ratio = f"{own} / {task}"
