@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -58,8 +59,7 @@ def main(
         except KeyboardInterrupt:
             click.echo("Interrupted; the suites that were complete are kept.", err=True)
             status = INTERRUPTED
-    save(results, setting, out)
-    show(results, setting)
+    show(save(results, setting, out))
     click.echo(f"written to {out}", err=True)
     sys.exit(status or int(any("reason" in x for x in results)))
 
@@ -78,15 +78,16 @@ def measure(name: str, setting: Setting, results: list[Figure], out: Path) -> No
             write_growth(results, out.absolute().parent)
 
 
-def save(results: list[Figure], setting: Setting, out: Path) -> None:
-    """Writes the JSON file."""
+def save(results: list[Figure], setting: Setting, out: Path) -> dict[str, Any]:
+    """Writes the JSON file, and returns its content."""
     content = report(results, setting.tiny, setting.against)
     out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return content
 
 
-def show(results: list[Figure], setting: Setting) -> None:
+def show(content: dict[str, Any]) -> None:
     """Prints the table, and below it what could not be measured."""
-    content, before = report(results, setting.tiny, setting.against), committed()
+    before = committed()
     if rows := table(content, before):
         figures = Table(title=title(content))
         for column in rows[0]:
@@ -96,7 +97,7 @@ def show(results: list[Figure], setting: Setting) -> None:
         Console(width=None if sys.stdout.isatty() else 200).print(figures)
     for result in content["unmeasured"]:
         click.echo(f"not measured: {result['name']}: {result['reason']}")
-    if setting.tiny:
+    if content["tiny"]:
         click.echo("tiny forms of the benchmarks: no figure means anything")
     else:
         click.echo(f"committed: {title(before)}")
