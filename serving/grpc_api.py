@@ -1,7 +1,5 @@
 """TensorFlow Serving's gRPC services, on the servicers of tensorflow-serving-api."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """What a server accepts: who may send requests, and how much at a time."""
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import socket

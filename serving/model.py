@@ -1,7 +1,5 @@
 """The versions of the model that is served: how one replaces another, and what answers a request."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator

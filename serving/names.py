@@ -1,7 +1,5 @@
 """Names that contain a text, for the suggestions of the page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """TensorFlow Serving's REST, the page, the health check and the metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import re
@@ -94,17 +92,14 @@ class RestApp:
                 document = await _aside(len(body), _parse, body)
 
                 async def read(signature: Signature) -> Mapping[str, np.ndarray]:
-                    return await _aside(len(body), self._body(signature).read, document)
+                    if signature not in self._bodies:
+                        self._bodies[signature] = Body(signature)
+                    return await _aside(len(body), self._bodies[signature].read, document)
 
                 signature_name = document.get("signature_name", "")
                 _, _, outputs = await self._model.predict(*_target(request), signature_name, read)
                 size = sum(array.size for array in outputs.values())
                 return Response(await _aside(size, _encode, outputs, "instances" in document), media_type=_JSON)
-
-    def _body(self, signature: Signature) -> Body:
-        if signature not in self._bodies:
-            self._bodies[signature] = Body(signature)
-        return self._bodies[signature]
 
     async def _status(self, request: Request) -> Response:
         return JSONResponse(_json(status_response(self._model, *_target(request))))

@@ -1,7 +1,5 @@
 """A SavedModel in memory: loading, warm-up, and requests that are computed together."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import itertools
@@ -32,10 +30,6 @@ class Signature:
     """A function of a SavedModel, whose inputs and outputs have one row for each row of a request.
 
     It computes one batch at a time, in a thread; the requests that arrive meanwhile are the next batch.
-
-    Attributes:
-        inputs: `tf.TensorSpec` of each input.
-        outputs: `tf.TensorSpec` of each output.
     """
 
     def __init__(self, name: str, definition: Any, session: Any, threads: Executor, metrics: Metrics) -> None:
@@ -130,15 +124,7 @@ class Signature:
 
 
 class SavedModel:
-    """A SavedModel in memory, warmed up.
-
-    Attributes:
-        definitions: `SignatureDef` of each signature.
-        signatures: the signatures that are for prediction.
-
-    Raises:
-        DataError: the folder holds no SavedModel that can be loaded.
-    """
+    """A SavedModel in memory, warmed up: the `SignatureDef` of each signature, and the signatures for prediction."""
 
     def __init__(self, folder: Path, threads: Executor, metrics: Metrics) -> None:
         config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=-1)  # a batch is computed in one thread

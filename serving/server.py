@@ -1,7 +1,5 @@
 """A server of an exported model: TensorFlow Serving's REST and gRPC in one process."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -38,12 +36,7 @@ _log = logging.getLogger("jobi_tf.serving")
 def serve(settings: ServerSettings, log: Callable[[str], None] = print) -> None:
     """Serves until SIGTERM or SIGINT; then answers the requests in flight and returns.
 
-    Args:
-        settings: model, addresses and limits.
-        log: gets a line for each version that begins or ends to be served, or cannot be.
-
-    Raises:
-        JobiError: an address is in use, a certificate cannot be used, or there is no version that can be served.
+    `log` gets a line for each version that begins or ends to be served, or cannot be.
     """
     tf.get_logger().setLevel("ERROR")  # otherwise it writes that sessions are deprecated
     gc.collect()
