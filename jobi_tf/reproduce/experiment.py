@@ -285,12 +285,8 @@ class Experiment(SettingsFile):
         for row in reversed(self.rows):  # the rows that a row needs stand above it
             if row.name in kept:
                 kept.update(*row.needed.values())
-        chosen = self.model_copy(update={"rows": [row for row in self.rows if row.name in kept]})
-        try:
-            chosen._check()
-        except ValueError as error:
-            raise UsageError(f"{self._where}: {error}") from None
-        return chosen
+        rows = [row.model_dump(exclude_unset=True) for row in self.rows if row.name in kept]
+        return self.parse(self.model_dump(exclude_unset=True) | {"rows": rows}, self.name, self._where)
 
     def row(self, name: str) -> Row:
         """Returns the row of that name."""
