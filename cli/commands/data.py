@@ -27,7 +27,6 @@ from ..options import (
 if TYPE_CHECKING:
     from jobi_tf.data.graph import Graph
     from jobi_tf.datasets.check import Report
-    from jobi_tf.datasets.statistics import Statistics
 
 RELATION_PAIRS = 20  # rows of a table
 ROUNDS = 20
@@ -96,10 +95,9 @@ def stats(source: dict[str, Any], as_json: bool) -> None:
     from jobi_tf.datasets.statistics import statistics
 
     result = statistics(load_graph(**source))
-    print_json(asdict(result)) if as_json else _print_statistics(result)
-
-
-def _print_statistics(result: "Statistics") -> None:
+    if as_json:
+        print_json(asdict(result))
+        return
     sizes = {"entities": result.entities, "relations": result.relations}
     sizes |= {f"triples in {split}": count for split, count in result.triples.items()}
     print_table(("", "number"), list(sizes.items()), title=result.name)

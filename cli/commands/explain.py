@@ -1,7 +1,6 @@
 """`jobi-tf explain`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import cloup
@@ -9,9 +8,6 @@ import cloup
 from jobi_tf.console import print_json, print_table
 
 from ..options import Command, json_option, open_run, run_option
-
-if TYPE_CHECKING:
-    from jobi_tf.evaluation.explain import Explanation
 
 
 @cloup.command(cls=Command)
@@ -34,17 +30,7 @@ def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> No
     found = open_run(run).explain(head, relation, tail)
     if as_json:
         print_json(found.to_dict())
-    else:
-        _print(found)
-
-
-def _percent(probability: float) -> str:
-    if 0 < probability < 0.001:
-        return "< 0.1%"
-    return "> 99.9%" if 0.999 < probability < 1 else f"{probability:.1%}"
-
-
-def _print(found: "Explanation") -> None:
+        return
     where = f"a fact of the {found.split} split" if found.split else "not in the graph"
     click.echo(f"({', '.join(found.triple)}): {where}\n")
     rows = [[f"score of the {name} head", f"{score:.3f}"] for name, score in found.scores.items()]
@@ -66,3 +52,9 @@ def _print(found: "Explanation") -> None:
         print_table(columns, similar, text=columns[:2])
     else:
         click.echo("training has no other triple of this relation")
+
+
+def _percent(probability: float) -> str:
+    if 0 < probability < 0.001:
+        return "< 0.1%"
+    return "> 99.9%" if 0.999 < probability < 1 else f"{probability:.1%}"

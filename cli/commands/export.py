@@ -3,7 +3,7 @@
 import shlex
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import cloup
@@ -20,9 +20,6 @@ from ..options import (
     run_option,
     typed_option,
 )
-
-if TYPE_CHECKING:
-    from jobi_tf.export import Exported
 
 
 @cloup.command(cls=Command)
@@ -45,6 +42,8 @@ def export(run: Path, out: Path, **options: Any) -> None:
     A pool of runs or rules cannot be exported; `jobi-tf merge` merges runs with the same scorer into one run.
     """
     trained = open_run(run)
+    from rich.filesize import decimal
+
     from jobi_tf.export import export_run
     from jobi_tf.training.run_folder import RunFolder
     from jobi_tf.training.tensorboard import write_text
@@ -53,14 +52,6 @@ def export(run: Path, out: Path, **options: Any) -> None:
         exported = export_run(trained, out, **options)
     if (logs := RunFolder(run).logs).is_dir():
         write_text(logs, "model card", (exported.path / "MODEL_CARD.md").read_text(encoding="utf-8"))
-    _print(exported, out)
-    for text in (*exported.calibration.warnings(), *(x.message for x in caught if issubclass(x.category, UserWarning))):
-        warn(text)
-
-
-def _print(exported: "Exported", folder: Path) -> None:
-    from rich.filesize import decimal
-
     fit = exported.calibration
     restrictions = [f"among {exported.candidates:,} candidates"] if exported.candidates is not None else []
     restrictions += ["seen with the relation"] if exported.typed else []
@@ -72,6 +63,8 @@ def _print(exported: "Exported", folder: Path) -> None:
     }
     if exported.drift:
         rows["drift"] = str(exported.drift)
-    rows["next"] = f"jobi-tf serve {shlex.quote(str(folder))}"
+    rows["next"] = f"jobi-tf serve {shlex.quote(str(out))}"
     for name, value in rows.items():
         click.echo(f"{name:13}{value}")
+    for text in (*fit.warnings(), *(x.message for x in caught if issubclass(x.category, UserWarning))):
+        warn(text)
