@@ -22,8 +22,7 @@ def launch(workers: int, servers: int, command: tuple[str, ...]) -> None:
       jobi-tf launch --workers 1 --servers 2 -- evaluate runs/servers
 
     Each process is a worker of TensorFlow's MultiWorkerMirroredStrategy, which trains on an equal part of each batch.
-    The first worker writes the run folder and shows the progress. If one fails, all are
-    stopped.
+    The first worker writes the run folder and shows the progress. If one fails, all are stopped.
 
     With --servers, parameter servers hold the embeddings. Each worker trains on its own batches without waiting for the
     others, and is restarted if it is killed. A separate process, the chief, writes the run folder. During evaluate, no

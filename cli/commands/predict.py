@@ -162,10 +162,15 @@ def predict(
         return
     query = Query(head, str(relation), tail)
     if head is None or tail is None:
-        _print_answers(query, answer(query.side, [query])[0], title, numbers, as_json)
+        result = {"answers": [{"rank": i, **x} for i, x in enumerate(answer(query.side, [query])[0], 1)]}
     else:
-        values = _score_by_run(model, query) if server is None else _score_by_server(model, query)
-        _print_score(query, values, title, numbers, as_json)
+        result = _score_by_run(model, query) if server is None else _score_by_server(model, query)
+    if as_json:
+        print_json({**query._asdict(), **result})
+    elif "answers" in result:
+        _print_answers(query, result["answers"], title, numbers)
+    else:
+        _print_score(query, result, title, numbers)
 
 
 def _row(answer: Any) -> dict[str, Any]:
@@ -174,17 +179,12 @@ def _row(answer: Any) -> dict[str, Any]:
     return row if "known" in row else row | {"known": row.pop("seen")}
 
 
-def _print_answers(
-    query: Query, answers: list[dict[str, Any]], title: str, numbers: dict[str, str], as_json: bool
-) -> None:
-    if as_json:
-        print_json({**query._asdict(), "answers": [{"rank": rank, **answer} for rank, answer in enumerate(answers, 1)]})
-        return
+def _print_answers(query: Query, answers: list[dict[str, Any]], title: str, numbers: dict[str, str]) -> None:
     rows = []
-    for rank, x in enumerate(answers, 1):
+    for x in answers:
         held_out = f", held out ({x['split']})" if x.get("split") in ("valid", "test") else ""
         values = [format(x[name], form) for name, form in numbers.items()]
-        rows.append([rank, x["entity"], *values, f"known fact{held_out}" if x["known"] else ""])
+        rows.append([x["rank"], x["entity"], *values, f"known fact{held_out}" if x["known"] else ""])
     side = ("head", "tail")[query.side]
     print_table(("rank", side, *numbers, ""), rows, f"{', '.join(query.names())}   ({title})", text=(side, ""))
 
@@ -210,10 +210,7 @@ def _score_by_server(client: Any, triple: Query) -> dict[str, Any]:
     return {"score": float(scores.score[0]), "probability": float(scores.probability[0])}
 
 
-def _print_score(triple: Query, values: dict[str, Any], title: str, numbers: dict[str, str], as_json: bool) -> None:
-    if as_json:
-        print_json({**triple._asdict(), **values})
-        return
+def _print_score(triple: Query, values: dict[str, Any], title: str, numbers: dict[str, str]) -> None:
     click.echo(f"{', '.join(triple.names())}   ({title})")
     parts = [f"{name} {values[name]:{form}}" for name, form in numbers.items()]
     if "known" in values:  # by a run
