@@ -58,12 +58,6 @@ class Parameter(StrictModel):
         if self.choices is None:
             if self.low is None or self.high is None:
                 raise ValueError("expected a list of choices, or low and high")
-            if self.low > self.high:
-                raise ValueError(f"expected low to be at most high, got {self.low:g} and {self.high:g}")
-            if self.log and self.step:
-                raise ValueError("expected log or step, got both")
-            if self.log and self.low <= 0:
-                raise ValueError(f"expected low above 0 with log, got {self.low:g}")
         elif not {"low", "high", "step", "log"}.isdisjoint(self.model_fields_set):
             raise ValueError("expected choices or a range, got both")
         elif any(value in self.choices[:i] for i, value in enumerate(self.choices)):
@@ -71,7 +65,7 @@ class Parameter(StrictModel):
         return self
 
     def distribution(self, name: str) -> CategoricalDistribution | IntDistribution | FloatDistribution:
-        """Returns Optuna's distribution, with values of the type that the setting has, or raises ValueError."""
+        """Returns Optuna's distribution, with values of the type that the setting has, or raises a ValueError."""
         if self.choices is not None:
             return CategoricalDistribution([_valid(name, x) for x in self.choices])
         low, high = _valid(name, self.low), _valid(name, self.high)
