@@ -63,25 +63,10 @@ class CommandLine(cloup.Group):
     With `JOBI_TF_TRACEBACK=1` failures show a traceback.
     """
 
-    def list_commands(self, context: click.Context) -> list[str]:
-        """Returns the names of the commands."""
-        return list(COMMANDS)
-
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Imports a command."""
         module = name.replace("-", "_")
         return getattr(import_module(f"jobi_tf.cli.commands.{module}"), module) if name in COMMANDS else None
-
-    def handle_bad_command_name(
-        self, bad_name: str, valid_names: list[str], error: click.UsageError
-    ) -> click.UsageError:
-        """Suggests one of the commands."""
-        return super().handle_bad_command_name(bad_name, list(COMMANDS), error)
-
-    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the list of commands without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> None:
         """Runs a command; SIGTERM and SIGHUP interrupt it as SIGINT (Ctrl-C) does."""
@@ -111,7 +96,11 @@ class CommandLine(cloup.Group):
 SETTINGS = cloup.Context.settings(help_option_names=["-h", "--help"], show_default=True)
 
 
-@cloup.group(cls=CommandLine, context_settings=SETTINGS)
+# Help shows these, and imports none of them.
+SECTION = cloup.Section("Commands", [cloup.Command(name, help=text) for name, text in COMMANDS.items()])
+
+
+@cloup.group(cls=CommandLine, sections=[SECTION], context_settings=SETTINGS)
 @cloup.version_option(jobi_tf.__version__, package_name="jobi-tf", message="%(prog)s %(version)s")
 def cli() -> None:
     """Knowledge-graph completion: train, evaluate and query models that rank the facts that a graph lacks."""
