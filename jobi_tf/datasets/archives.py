@@ -43,14 +43,13 @@ def download(dataset: DataSet) -> Graph:
 
     folder = cache.home() / _DOWNLOADS
     cache.make_folder(folder)
-    digest = dataset.digests.get(dataset.file, "")
     pooch.get_logger().setLevel("WARNING")
     try:
         with Bar(0, "bytes", dataset.file) as bar:
             bar.print(f"downloading {dataset.url}")
             path = pooch.retrieve(
                 dataset.url,
-                known_hash=digest if digest.startswith("sha256:") else None,
+                known_hash=None,  # `read_archive` verifies all that is known
                 fname=dataset.file,
                 path=folder,
                 downloader=pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=_TIMEOUT),
@@ -60,7 +59,7 @@ def download(dataset: DataSet) -> Graph:
         raise JobiError(f"cannot download {dataset.url}: {_reason(error)}; {_advice(dataset)}") from None
     except OSError as error:
         raise cache.failure("write in", folder, error) from None
-    except ValueError as error:  # of pooch or of `read_archive`
+    except ValueError as error:  # of `read_archive`
         (folder / dataset.file).unlink(missing_ok=True)
         raise DataError(f"{dataset.url} is not the expected archive: {error}; {_advice(dataset)}") from None
 
