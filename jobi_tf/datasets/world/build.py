@@ -7,7 +7,6 @@ Needs packages that jobi-tf itself does not need, so nothing imports this file:
     python jobi_tf/datasets/world/build.py package
 """
 
-import argparse
 import hashlib
 import json
 import sys
@@ -26,7 +25,6 @@ SHARED_CAPITALS = {("JM", "Kingston"): "Kingston (Jamaica)", ("NF", "Kingston"):
 CONTINENTS = {"002": "Africa", "142": "Asia", "150": "Europe", "009": "Oceania", "003": "North America"}
 SOUTH_AMERICA, AMERICAS = "005", "Americas"
 UNIONS = {"UN": "United Nations", "EU": "European Union"}
-EURO = "EUR"
 OFFICIAL = {"official", "de_facto_official"}
 SCRIPTS = {"Hans": "Simplified Han", "Hant": "Traditional Han"}  # their short English names leave out the Han
 DISPUTED_ZONES = {"Europe/Simferopol"}  # GeoNames and the tz database give it to different countries
@@ -66,8 +64,7 @@ class Sources:
     def table(self, name: str) -> dict:
         """Returns one supplemental table of CLDR."""
         path = self.cldr / "supplemental" / f"{name}.json"
-        supplemental: dict = json.loads(path.read_text(encoding="utf-8"))["supplemental"]
-        return supplemental
+        return json.loads(path.read_text(encoding="utf-8"))["supplemental"]
 
 
 def capitals(sources: Sources) -> Iterator[Triple]:
@@ -201,7 +198,7 @@ def memberships(sources: Sources) -> Iterator[Triple]:
     """Country to the unions that it is a member of."""
     containment, euro = sources.table("territoryContainment")["territoryContainment"], tender(sources)
     for code in containment["EU"]["_contains"]:
-        if EURO in euro[code]:  # CLDR's own list of the Eurozone lacks Croatia and Bulgaria
+        if "EUR" in euro[code]:  # CLDR's own list of the Eurozone lacks Croatia and Bulgaria
             yield code, "member_of", "Eurozone"
     for union, name in UNIONS.items():
         for code in containment[union]["_contains"]:
@@ -229,24 +226,14 @@ def split(triples: list[Triple]) -> dict[str, list[Triple]]:
 
 
 def main() -> None:
-    """Writes the three files and prints the counts of the relations."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cldr", type=Path, help="the unpacked npm package cldr-core")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    args = parser.parse_args()
-    sources = Sources(args.cldr)
+    """Writes the three files."""
+    sources = Sources(Path(sys.argv[1]))  # the unpacked npm package
     facts = {fact for part in PARTS for fact in part(sources)}
     triples = sorted((sources.names.get(head, head), relation, tail) for head, relation, tail in facts)
-    parts = split(triples)
-    for name, rows in parts.items():
+    for name, rows in split(triples).items():
         text = "".join("\t".join(row) + "\n" for row in sorted(rows))
-        with written_beside(args.out / f"{name}.tsv") as beside:
+        with written_beside(Path(__file__).with_name(f"{name}.tsv")) as beside:
             beside.write_text(text, encoding="utf-8", newline="\n")
-    counts = {name: Counter(relation for _, relation, _ in rows) for name, rows in parts.items()}
-    for relation in sorted({relation for _, relation, _ in triples}):
-        print(f"| `{relation}` | " + " | ".join(str(counts[name][relation]) for name in parts) + " |")
-    sizes = ", ".join(f"{len(rows)} {name}" for name, rows in parts.items())
-    print(f"{len(sources.names)} countries, {len(triples)} triples: {sizes}")
 
 
 if __name__ == "__main__":
