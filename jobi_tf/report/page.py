@@ -16,7 +16,7 @@ import jobi_tf
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import SIDES
 from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
-from jobi_tf.errors import UsageError, needs
+from jobi_tf.errors import UsageError, check_at_least, needs
 from jobi_tf.evaluation.calibration import Bin, expected_calibration_error
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.files import written_beside
@@ -76,8 +76,7 @@ def write_report(
     out, paths = Path(out), [Path(run) for run in runs]
     if split not in SPLITS:
         raise UsageError(f"expected a split out of {', '.join(SPLITS)}, got {split!r}")
-    if limit is not None and limit < 1:
-        raise UsageError(f"expected a limit of at least 1 triple, got {limit}")
+    check_at_least(1, limit=1 if limit is None else limit)
     if out.is_dir() or not out.parent.is_dir():
         reason = "is a folder" if out.is_dir() else f"is in {out.parent}, which is no folder"
         raise UsageError(f"expected the name of a file to write, got {out}, which {reason}")
