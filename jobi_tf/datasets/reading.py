@@ -33,16 +33,8 @@ _LARGEST_WEIGHT = float(np.finfo(np.float32).max)
 class Columns:
     """Which columns of a file hold head, relation, tail and weight, and whether it has a header.
 
-    Args:
-        triple: the head, relation and tail columns, each by its name in the header, in any case, or its position from
-            1; a list, or a string such as `a,b,c`. None: the columns of a known header, else the first three.
-        weight: the weight column, by name or position. None: there are no weights.
-        header: whether the first line is a header. None: it is one if a column is given by name, or if it holds the
-            names of a known header.
-
-    Raises:
-        UsageError: `triple` is not three columns, a column is given twice or has position 0, or a column is given by
-            name although there is no header.
+    The arguments are `columns`, `weights` and `header` of `load_graph`. Without `triple`, these are the columns of a
+    known header, else the first three.
     """
 
     def __init__(

@@ -16,25 +16,15 @@ _ROUNDS = 50
 
 
 def synthesize(entities: int, relations: int, triples: int, seed: int = 0) -> Graph:
-    """Makes up a graph.
+    """Makes up a graph with entities named e0, e1 … and relations r0, r1 …; equal seeds give equal graphs.
 
     Every entity has a type and, within it, one of 16 communities. A relation links one type to one type, so few
     entities occur with it. In 85 of 100 of its triples, the community of the tail follows from that of the head by a
     rule of the relation, which can be learned. Relations are Zipf-distributed; how often an entity occurs falls with
     its rank k in its type as k^(-2/3), so there are hubs. Every entity occurs in training.
 
-    Args:
-        entities: number of entities, E.
-        relations: number of relations, R.
-        triples: number of distinct triples over the three splits; valid and test have a hundredth of them each, at most
-            5,000.
-        seed: equal seeds give equal graphs.
-
-    Returns:
-        The graph, with entities named e0, e1 … and relations r0, r1 …
-
-    Raises:
-        UsageError: there are too few triples to hold every entity, or more than such a graph can hold.
+    The distinct `triples` are those of all splits; valid and test have a hundredth of them each, at most 5,000. Too few
+    to hold every entity, or more than such a graph can hold, are a `UsageError`.
     """
     if entities < COMMUNITIES or relations < 1:
         raise UsageError(f"expected at least {COMMUNITIES} entities and a relation, got {entities} and {relations}")
