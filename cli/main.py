@@ -69,7 +69,10 @@ class CommandLine(cloup.Group):
         return getattr(import_module(f"jobi_tf.cli.commands.{module}"), module) if name in COMMANDS else None
 
     def invoke(self, context: click.Context) -> None:
-        """Runs a command; SIGTERM and SIGHUP interrupt it as SIGINT (Ctrl-C) does."""
+        """Runs a command; SIGTERM and SIGHUP interrupt it as SIGINT (Ctrl-C) does.
+
+        What the command sets as `obj` of this context is called after an interruption, and returns how to continue.
+        """
         interrupted = False
 
         def interrupt(number: int, frame: object) -> None:
@@ -81,13 +84,12 @@ class CommandLine(cloup.Group):
             with signals_handled(interrupt, *SIGNALS):
                 super().invoke(context)
                 sys.stdout.flush()
-        except KeyboardInterrupt:
-            raise Interruption("Interrupted.") from None
-        except (BrokenPipeError, Interruption):  # a reader that has ended, as `head` does: click exits quietly
+        except BrokenPipeError:  # a reader that has ended, as `head` does: click exits quietly
             raise
-        except Exception as error:
-            if interrupted:  # extension modules turn an interruption into an error of another kind
-                raise Interruption("Interrupted.") from None
+        except (KeyboardInterrupt, Exception) as error:
+            # Extension modules turn an interruption into an error of another kind.
+            if interrupted or isinstance(error, KeyboardInterrupt):
+                raise Interruption(context.obj() if context.obj else "Interrupted.") from None
             if os.environ.get("JOBI_TF_TRACEBACK") or (sentence := explain(error)) is None:
                 raise
             raise (click.UsageError if isinstance(error, UsageError) else click.ClickException)(sentence) from None

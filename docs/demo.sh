@@ -8,4 +8,4 @@ say() { printf '\n$ %s\n' "$*"; "$@"; }
 say jobi-tf train --dataset world --joint --p 0.3 --run-dir "$folder/world"
 say jobi-tf evaluate "$folder/world" --split test
 say jobi-tf predict "$folder/world" --head Switzerland --relation official_language -k 6
-say jobi-tf predict "$folder/world" --relation neighbour --tail Austria -k 10
+say jobi-tf predict "$folder/world" --relation official_language --tail French -k 10

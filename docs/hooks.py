@@ -14,6 +14,7 @@ from jobi_tf.cli.main import SETTINGS, cli
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = "https://jobi-tf.github.io/jobi-tf/"
+SOURCE = "https://github.com/jobi-tf/jobi-tf/blob/main"
 
 
 def on_page_markdown(markdown: str, page, **kwargs: object) -> str:
@@ -27,7 +28,7 @@ def on_page_markdown(markdown: str, page, **kwargs: object) -> str:
             return markdown + commands(cli, "jobi-tf")
         case "tutorial.md":
             return markdown + notebook(ROOT / "docs" / "tutorial.ipynb")
-    return formulas(markdown)
+    return formulas(markdown.replace("](../examples/", f"]({SOURCE}/examples/"))
 
 
 def notebook(path: Path) -> str:

@@ -21,4 +21,4 @@ model.fit(
 )
 print(jobi_tf.evaluate(model, graph, split="test"))
 run = jobi_tf.Run.from_model(model, graph).save("runs/mine")  # all commands take this folder
-print(run.tails("Switzerland", "neighbour", k=3))
+print(run.tails("Switzerland", "official_language", k=3))

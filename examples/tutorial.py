@@ -16,6 +16,8 @@
 # territories.
 
 # %%
+import pandas as pd
+
 import jobi_tf
 
 graph = jobi_tf.load_graph("world")
@@ -39,7 +41,7 @@ for head, relation, tail in graph.train[::700][:5]:
 #
 # First a plain ComplEx model: `joint=False` means without the pair head, `p=0` means that negative examples are
 # drawn uniformly from all entities. A run is a folder, here `runs/plain`. `callbacks=()` hides the progress
-# display.
+# display. To run this cell again, delete the folder first.
 
 # %%
 plain = jobi_tf.train(graph, joint=False, p=0.0, dim=50, epochs=40, run_dir="runs/plain", callbacks=())
@@ -115,8 +117,6 @@ joint.score([("France", "continent", "Europe"), ("France", "continent", "Asia")]
 # Which relations are hard? Metrics by relation show it:
 
 # %%
-import pandas as pd
-
 rows = {graph.relations[i]: row for i, row in second.by_relation().items()}
 pd.DataFrame(rows).T[["triples", "mrr", "hits@10"]].round(3).head(8)
 

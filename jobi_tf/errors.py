@@ -47,6 +47,8 @@ def explain(error: Exception) -> str | None:
     from tensorflow import errors
 
     message = first_line(error)
+    if isinstance(error, errors.InvalidArgumentError) and "is not in [0, " in message:
+        return f"expected triples of this graph, got ids that are damaged or of another graph: {message}"
     if isinstance(error, errors.ResourceExhaustedError):
         return f"out of memory: {message}" if "OOM" in message else message
     return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None

@@ -15,6 +15,8 @@ from jobi_tf.console import counts, print_json, print_table
 from ..options import (
     COUNT,
     FILE,
+    IDS,
+    LARGEST_ID,
     FloatRange,
     Group,
     dataset_options,
@@ -166,8 +168,8 @@ def _print_report(report: "Report") -> None:
 
 
 @data.command()
-@cloup.option("--entities", type=click.IntRange(min=16), required=True, help="Number of entities.")
-@cloup.option("--relations", type=COUNT, required=True, help="Number of relations.")
+@cloup.option("--entities", type=click.IntRange(16, LARGEST_ID), required=True, help="Number of entities.")
+@cloup.option("--relations", type=IDS, required=True, help="Number of relations.")
 @cloup.option("--triples", type=COUNT, required=True, help="Number of triples over all splits.")
 @seed_option
 @out_option("Folder to write  [default: synthetic-E-R-T-SEED]")

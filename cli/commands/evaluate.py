@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import cloup
 
-from jobi_tf.console import Bar, print_json, print_table, warn
+from jobi_tf.console import Bar, duration, print_json, print_table, warn
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import METRICS, TIES, metric_texts
 
@@ -127,8 +127,8 @@ def _print(evaluation: "Evaluation", result: dict[str, Any], title: str) -> None
     print_table(["side", *METRICS.values()], [[side, *metric_texts(row)] for side, row in sides.items()], title)
     unseen = result["unseen_triples"]
     of_them = f", {unseen:,} of them with names unseen in training" if unseen else ""
-    rate = result["triples_per_second"]
-    click.echo(f"{result['triples']:,} triples{of_them}; ties {result['ties']}; {rate:,.0f} triples/s")
+    seconds = duration(result["triples"] / result["triples_per_second"])
+    click.echo(f"{result['triples']:,} triples{of_them}; ties {result['ties']}; ranked in {seconds}")
     if rows := result.get("by_relation"):
         click.echo()
         cells = [[row["relation"], f"{row['triples']:,.0f}", *metric_texts(row)] for row in rows]

@@ -10,7 +10,7 @@ from jobi_tf.console import duration, print_json, print_table
 from jobi_tf.errors import UsageError
 from jobi_tf.training.config import TrainConfig
 
-from ..options import COUNT, POSITIVE, Command, add_dataset, given, json_option, settings_options
+from ..options import COUNT, IDS, POSITIVE, Command, add_dataset, given, json_option, settings_options
 from ..start import start_tensorflow
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _SETTINGS = (
 
 @cloup.command(cls=Command)
 @cloup.argument("argument", metavar="[NAME|PATH]", required=False)
-@cloup.option("--entities", type=COUNT, help="Number of entities, without --dataset.")
-@cloup.option("--relations", type=COUNT, help="Number of relations, without --dataset.")
+@cloup.option("--entities", type=IDS, help="Number of entities, without --dataset.")
+@cloup.option("--relations", type=IDS, help="Number of relations, without --dataset.")
 @cloup.option("--triples", type=COUNT, help="Number of training triples, without --dataset.")
 @cloup.option("--devices", type=COUNT, default=1, help="Number of devices that train.")
 @cloup.option("--memory", type=POSITIVE, metavar="GB", help="Memory of each device  [default: free memory]")

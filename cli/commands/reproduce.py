@@ -13,7 +13,6 @@ from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import METRICS
 
-from ..main import Interruption
 from ..options import COUNT, OUT_FOLDER, Command, jobs_option, out_option
 
 if TYPE_CHECKING:
@@ -92,14 +91,12 @@ def reproduce(
         _print_dry_run(plans)
         return
     session = _Session(jobs, out)
-    try:
-        with session.display:
-            for plan in plans:
-                if not tables_only:
-                    session.train(plan)
-                session.write(plan)
-    except KeyboardInterrupt:
-        raise Interruption("Interrupted. The same command continues from here.") from None
+    click.get_current_context().find_root().obj = lambda: "Interrupted. The same command continues from here."
+    with session.display:
+        for plan in plans:
+            if not tables_only:
+                session.train(plan)
+            session.write(plan)
     for run, reason in session.failed.items():
         click.echo(f"failed: {_name(run)}: {reason}", err=True)
     if session.failed or not session.written:

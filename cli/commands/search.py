@@ -12,7 +12,6 @@ from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 
-from ..main import Interruption
 from ..options import COUNT, Command, jobs_option, out_option, parse_assignments, setting_text
 
 if TYPE_CHECKING:
@@ -70,16 +69,15 @@ def search(
     from jobi_tf.tuning.search import search as run
 
     out = out or Path("runs") / "searches" / chosen.name
-    try:
-        if quiet:
-            results = run(chosen, out, jobs, storage)
-        else:
-            judged = f"{chosen.size} trials, by validation {METRICS[chosen.metric]}"
-            click.echo(f"search    {chosen.sampler}, {judged}\nfolder    {out}", err=True)
-            with JobDisplay() as display:
-                results = run(chosen, out, jobs, storage, _Progress(chosen, display))
-    except KeyboardInterrupt:
-        raise Interruption(f"Interrupted; the same command continues the search in {out}.") from None
+    how = f"Interrupted; the same command continues the search in {out}."
+    click.get_current_context().find_root().obj = lambda: how
+    if quiet:
+        results = run(chosen, out, jobs, storage)
+    else:
+        judged = f"{chosen.size} trials, by validation {METRICS[chosen.metric]}"
+        click.echo(f"search    {chosen.sampler}, {judged}\nfolder    {out}", err=True)
+        with JobDisplay() as display:
+            results = run(chosen, out, jobs, storage, _Progress(chosen, display))
     _print_result(results, quiet)
 
 

@@ -17,7 +17,6 @@ from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.launch import LAUNCHED
 from jobi_tf.training.config import TrainConfig, read_settings
 
-from ..main import Interruption
 from ..options import FILE, FOLDER, GROUPS, Command, add_dataset, given, parse_assignments, settings_options
 from ..start import start_tensorflow
 
@@ -68,6 +67,7 @@ def train(
     import jobi_tf
 
     display = _Display(quiet)
+    context.find_root().obj = display.interruption
     try:
         if resume is not None:
             jobi_tf.resume(resume, callbacks=display.begin, **settings)
@@ -81,8 +81,6 @@ def train(
         if error.filename is None:  # as for a full disk
             error.filename = display.training.folder.path if display.training else settings.get("run_dir")
         raise
-    except KeyboardInterrupt:
-        raise Interruption(display.interruption()) from None
     finally:
         if display.progress:
             display.progress.bar.close()
@@ -207,7 +205,9 @@ def _devices(training: "Training") -> str:
     strategy, table = training.strategy, training.model.entities.table.value
     if has_servers(strategy) and (cluster := Cluster.of_environment()):
         jobs = cluster.cluster
-        return f"{len(jobs.worker)} workers, with a batch each; {len(jobs.ps)} parameter servers"
+        sizes = [(len(jobs.worker), "worker"), (len(jobs.ps), "parameter server")]
+        workers, servers = (f"{n} {name}{'s' * (n > 1)}" for n, name in sizes)
+        return f"{workers}, with a batch each; {servers}"
     devices = [copy.device.rpartition("device:")[2] for copy in strategy.experimental_local_results(table)]
     replicas = strategy.num_replicas_in_sync
     workers = f" in each of {replicas // len(devices)} workers" if replicas > len(devices) else ""

@@ -73,10 +73,9 @@ def _reason(error: Any) -> str:
 
 
 def _advice(dataset: DataSet) -> str:
-    return (
-        f"fetch {dataset.file} by other means and pass it with --archive PATH, "
-        "or put it into the folder that the environment variable JOBI_TF_ARCHIVES names"
-    )
+    prepare = f"`jobi-tf data prepare {dataset.name} --archive PATH`"
+    folder = "the folder that the environment variable JOBI_TF_ARCHIVES names"
+    return f"fetch {dataset.file} by other means, and run {prepare} once, or put it into {folder}"
 
 
 def _verify_digest(dataset: DataSet, name: str, file: BinaryIO, where: str) -> None:

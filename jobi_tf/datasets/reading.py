@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from jobi_tf.data.graph import SPLITS, Graph, Source, checked_weights, known_header
+from jobi_tf.data.occurrences import distinct_triples
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.datasets import formats
 from jobi_tf.errors import DataError, UsageError
@@ -277,6 +278,8 @@ def _weight(text: str) -> float:
 
 def find_splits(folder: Path) -> dict[str, Path]:
     """Returns the files of train, valid and test in a folder; a DataError if one is missing, or there are two."""
+    if any(folder.glob("train-*-of-*")):
+        raise DataError(f"{folder}: expected graph.json beside the shards, found none: copy the whole folder again")
     files = {}
     for split in SPLITS:
         found = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
@@ -298,16 +301,22 @@ def read_folder(name: str, files: Mapping[str, Path], columns: Columns) -> Graph
 
 
 def read_and_split(path: Path, shares: Sequence[float], seed: int, columns: Columns) -> Graph:
-    """Reads one file and splits its triples at random by `parse_shares`; a split keeps the order of the file."""
+    """Reads one file and splits its distinct triples at random by `parse_shares`, in the order of the file.
+
+    Rows that repeat a triple go to the same split, or a test triple would also be a training triple.
+    """
     reader = TripleReader(columns)
     everything = reader.read_file(path)
-    count, weights = len(everything.triples), everything.weights
+    weights = everything.weights
+    first, numbers = distinct_triples(everything.triples)
+    same, count = first[numbers], len(first)  # the first row with the triple of each row
     ends = np.rint(np.cumsum(shares) * count).astype(int)
     if any(share and not size for share, size in zip(shares, np.diff(ends, prepend=0), strict=True)):
         raise DataError(f"{path}: expected enough triples for shares of {'/'.join(map(str, shares))}, got {count}")
+    shuffled = np.random.default_rng(seed).permutation(np.sort(first))
     parts = {}
-    for split, chosen in zip(SPLITS, np.split(np.random.default_rng(seed).permutation(count), ends[:2]), strict=True):
-        chosen.sort()
+    for split, own in zip(SPLITS, np.split(shuffled, ends[:2]), strict=True):
+        chosen = np.flatnonzero(np.isin(same, own))
         source = everything.source
         if source:
             source = replace(source, lines=(chosen + source.first_line).astype(np.int32))

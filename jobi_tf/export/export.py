@@ -201,7 +201,7 @@ def _write(target: Path, run: "jobi_tf.Run", servable: Servable, exported: Expor
         try:
             write_warmup(target, requests)
         except ImportError as error:
-            text = f"no warm-up requests were written ({error}); install them with: pip install 'jobi-tf[serving]'"
+            text = f"no warm-up requests were written ({error}); they need: pip install 'jobi-tf[serving]'"
             warnings.warn(text, stacklevel=3)
     write_id_tables(target, run.graph)
     interface = contract(run, exported, functions, requests)

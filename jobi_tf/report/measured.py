@@ -25,7 +25,7 @@ from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run, load_run
 from jobi_tf.training.run_folder import RunFolder
 
-with needs("answers are compared with pandas", "report"):
+with needs("reports need pandas and Jinja2", "report"):
     import pandas as pd
 
 SCORES_A_BLOCK = 2**24

@@ -19,7 +19,7 @@ from jobi_tf.evaluation.ranks import Ranks
 from jobi_tf.evaluation.significance import Difference, paired_bootstrap
 from jobi_tf.files import written_beside
 from jobi_tf.training.config import RECORDED, TrainConfig
-from jobi_tf.training.run_folder import RunFolder, run_summary, stored_evaluation
+from jobi_tf.training.run_folder import PRETRAINED, RunFolder, run_summary, stored_evaluation
 
 if TYPE_CHECKING:
     from jobi_tf.evaluation.evaluate import Evaluation
@@ -123,7 +123,8 @@ def find_runs(folder: Path) -> list[Path]:
 
 def labels(paths: Sequence[Path]) -> list[str]:
     """Returns the shortest end of each path that no other path has; the paths are different."""
-    parts = [path.resolve().parts for path in paths]
+    pretrained = {path: Path("pretrained", name) for name, path in PRETRAINED.items()}
+    parts = [pretrained.get(path, path.resolve()).parts for path in paths]
     counts = Counter(part[-n:] for part in parts for n in range(1, len(part) + 1))
     return ["/".join(next(part[-n:] for n in range(1, len(part) + 1) if counts[part[-n:]] == 1)) for part in parts]
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import tensorflow as tf
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from jobi_tf.errors import JobiError, UsageError, first_line, validation_message
 from jobi_tf.launch import cores, signals_handled
@@ -44,12 +44,22 @@ if missing:
 """
 
 
+def _checked(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise ValueError(f"expected a host and a port, such as 10.0.0.1:2222, got {address!r}")
+    return address
+
+
+_Address = Annotated[str, AfterValidator(_checked)]
+
+
 class _Addresses(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    chief: list[str] = Field([], max_length=1)
-    worker: list[str] = []
-    ps: list[str] = []
+    chief: list[_Address] = Field([], max_length=1)
+    worker: list[_Address] = []
+    ps: list[_Address] = []
 
 
 class _Task(BaseModel):

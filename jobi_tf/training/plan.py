@@ -14,7 +14,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.models import scorers
 from jobi_tf.training.assembly import build_batches, build_model, completed, epoch, steps_per_execution
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.estimate import RUNTIME, Memory, Step, check_memory, memory, step
+from jobi_tf.training.estimate import BYTES_PER_TRIPLE, RUNTIME, Memory, Step, check_memory, memory, step
 
 # Bytes of the tables and of a batch that steps are timed on: more than caches hold, and soon initialised.
 LARGEST_TABLES = 2**30
@@ -111,10 +111,11 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
         raise UsageError(f"expected more memory than the {RUNTIME / 2**30:.1f} GB of TensorFlow, got {gigabytes}")
     servers = math.ceil(SERVER_SHARE * tables / room)
     chief = memory(config, graph, servers).total
-    advice.append(
-        f"The tables fit into the memory of {servers} parameter servers or more; the chief takes {chief / 2**30:.1f} GB"
-        + (", which is too much: see `jobi-tf data prepare --shards`." if chief > available else ".")
-    )
+    fits = f"The tables fit into the memory of {servers} parameter servers or more"
+    too_much = ", which is too much" * (chief > available)
+    advice.append(f"{fits}; the chief takes {chief / 2**30:.1f} GB{too_much}.")
+    if available < chief <= available + BYTES_PER_TRIPLE * len(graph.train):
+        advice.append("Shards (`jobi-tf data prepare --shards`) leave the training triples in files.")
     return "parameter-server", changes, advice
 
 

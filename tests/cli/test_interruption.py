@@ -64,3 +64,4 @@ def test_an_interruption_that_a_library_turns_into_another_error(number, triples
     monkeypatch.setattr("keras.Model.fit", interrupt)
     result = call("train", "--dataset", triples, "--run-dir", tmp_path / "run", *OPTIONS, status=130)
     assert "bad argument" not in result.stderr
+    assert f"{tmp_path}/run" in result.stderr.splitlines()[-1]

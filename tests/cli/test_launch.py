@@ -291,6 +291,8 @@ CHIEF = task("chief", 0, chief=1, worker=1, ps=1)
         (task("worker", 0, worker=2, ps=1), (), "cluster.chief"),
         (task("ps", 1, chief=1, worker=1, ps=1), (), "task.index"),
         ({**WORKER, "cluster": {"worker": ["127.0.0.1:1"] * 2}}, (), "twice"),
+        ({**WORKER, "cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:99999999"]}}, (), "host and a port"),
+        ({**WORKER, "cluster": {"worker": ["127.0.0.1:1", "127.0.0.1"]}}, (), "host and a port"),
         (task("ps", 0, chief=1, worker=1, ps=1), (), "run_dir"),
         (task("worker", 0, chief=1, worker=1, ps=1), ("--loss", "full-softmax"), "full-softmax"),
         (CHIEF, ("--devices", "0"), "devices"),

@@ -92,6 +92,18 @@ def test_names_the_file_of_settings(triples, call, tmp_path, text):
     assert str(file) in call("train", "--dataset", triples, "--config", file, status=2).stderr
 
 
+def test_damaged_ids_in_shards_are_a_failure(triples, call, tmp_path):
+    call("data", "prepare", triples, "--shards", 1, "--out", tmp_path / "shards")
+    (path,) = (tmp_path / "shards").glob("train-*")
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    options = ("--batch-size", 20, "--eval-every", 0, "--run-dir", tmp_path / "run", "-q")
+    result = call("train", "--dataset", tmp_path / "shards", *options, status=1)
+    assert "ids" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    (tmp_path / "shards" / "graph.json").unlink()
+    assert "graph.json" in call("train", "--dataset", tmp_path / "shards", status=1).stderr
+
+
 def test_a_loss_that_is_not_finite_is_a_failure(triples, call, tmp_path):
     options = ("--dataset", triples, "--run-dir", tmp_path / "run", "--learning-rate", "1e30")
     assert "loss" in call("train", *options, *SMALL, status=1).stderr
@@ -100,7 +112,7 @@ def test_a_loss_that_is_not_finite_is_a_failure(triples, call, tmp_path):
 
 def test_resume_keeps_the_settings(run, call, tmp_path):
     assert "dim" in call("train", "--resume", run, "--dim", 5, status=2).stderr
-    assert "p is 0.3" in call("train", "--resume", run, "--set", "p=0.5", status=2).stderr
+    assert "p 0.3" in call("train", "--resume", run, "--set", "p=0.5", status=2).stderr
     assert "--run-dir" in call("train", "--resume", run, "--run-dir", tmp_path, status=2).stderr
     assert "2 epochs" in call("train", "--resume", run, "--epochs", 1, status=2).stderr
     assert "config.yaml" in call("train", "--resume", tmp_path, status=1).stderr

@@ -243,6 +243,17 @@ def test_one_file_is_split(tmp_path):
     assert again.fingerprint == graph.fingerprint != other.fingerprint
 
 
+def test_rows_that_repeat_a_triple_go_to_one_split(tmp_path):
+    path = tmp_path / "dated.csv"
+    rows = [f"e{i},r,e{i + 1},{year}\n" for year in (2001, 2002, 2003) for i in range(50)]
+    path.write_text("subject,predicate,object,year\n" + "".join(rows))
+    graph = load_graph(path, split="0.8/0.1/0.1", columns="subject,predicate,object")
+    assert [len(triples) for triples in graph.splits.values()] == [120, 15, 15]
+    splits = [set(named_triples(graph, split)) for split in graph.splits]
+    assert [len(x) for x in splits] == [40, 5, 5]
+    assert len(set().union(*splits)) == 50
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -272,7 +283,7 @@ def test_one_file_needs_shares(tmp_path, split):
 
 
 def test_one_file_needs_triples_and_a_known_suffix(tmp_path):
-    (tmp_path / "all.tsv").write_text("a\tr\tb\n" * 3)
+    (tmp_path / "all.tsv").write_text("a\tr\tb\n" * 3 + "a\tr\tc\na\tr\td\n")
     with pytest.raises(DataError, match=r"got 3"):
         load_graph(tmp_path / "all.tsv", split="0.8/0.1/0.1")
     (tmp_path / "all.json").write_text("{}")

@@ -21,7 +21,7 @@ from jobi_tf.report.measured import FILTERS, breakdown, first_answers, measure
 from jobi_tf.report.page import calibration, categories, gains, shown, write_report
 from jobi_tf.report.runs import find_runs, labels
 from jobi_tf.training.config import TrainConfig
-from jobi_tf.training.run_folder import RunFolder
+from jobi_tf.training.run_folder import RunFolder, run_path
 from tests.evaluation.oracle import triple_set
 from tests.graphs import random_graph
 from tests.models.oracles import oracle_scores
@@ -249,7 +249,7 @@ def test_settings_come_by_how_they_differ(page):
         ["dim", "8", "6"],
     ]
     assert {row[0]: row[1:3] for row in tables["At their defaults"][1:]}["alpha"] == ["–", "1"]  # without a pair head
-    alike = {row[0]: row[1:3] for row in tables["Other than the default, the same in all runs"][1:]}
+    alike = {row[0]: row[1:3] for row in tables["Other than the default, the same in all runs that have it"][1:]}
     assert alike["epochs"] == ["3", "3"]
     assert alike["batch_size"] == ["40", "40"]
     assert "learning_rate" not in alike
@@ -344,6 +344,8 @@ def test_labels_tell_runs_apart():
     assert labels([Path("/a/x"), Path("/b/y")]) == ["x", "y"]
     assert labels([Path("/a/x/run"), Path("/b/x/run")]) == ["a/x/run", "b/x/run"]
     assert labels([Path("/a/x"), Path("/b/x"), Path("/b/y"), Path("/x")]) == ["a/x", "b/x", "y", "//x"]
+    assert labels([run_path("world"), Path("/a/run")]) == ["world", "run"]
+    assert labels([run_path("world"), Path("/a/world")]) == ["pretrained/world", "a/world"]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.212, 0.249), (0, 1), (5, 5), (0, 0), (-0.3, 0.02), (3.2, 17_000)])

@@ -68,6 +68,8 @@ def test_the_strategy_follows_from_the_memory():
     assert [x.settings.table_dtype for x in (rows, both, distances)] == ["float32", "bfloat16", "float32"]
     assert (rows.settings.learning_rate, enough.settings.learning_rate) == (0.1, 0.0008)
     assert little.strategy == "parameter-server"
+    advised = ["--shards" in "".join(planned(x * 2**30).advice) for x in (1, 2.5)]  # the chief needs 3 GB of 1, of 2.5
+    assert advised == [False, True]
     four = planned(16 * 2**30, devices=4)
     assert (four.strategy, four.settings.batch_size, four.steps) == ("mirrored", 1000, enough.steps)
     assert four.step.rows < enough.step.rows
@@ -112,4 +114,5 @@ def test_the_command(call):
     two = json.loads(call("plan", "--dataset", "world", "--devices", 2, "--no-calibrate", "--json").stdout)
     assert two["strategy"] == "mirrored"
     sizes = ("--entities", "100", "--relations", "5", "--triples", "5000")
+    assert "2147483647" in call("plan", "--entities", 2**31, *sizes[2:], status=2).stderr
     assert "row-adagrad" in call("plan", *sizes, "--optimizer", "row-adagrad", "--no-calibrate").stdout
