@@ -7,7 +7,7 @@ import click
 import cloup
 
 from jobi_tf.console import warn
-from jobi_tf.errors import MissingExtraError
+from jobi_tf.errors import needs
 
 from ..options import COUNT, FILE, FOLDER, PORT, POSITIVE, Command, token_option
 from ..start import start_tensorflow
@@ -38,8 +38,6 @@ def serve(folder: Path, name: str | None, **options: Any) -> None:
     if settings.token is None and not (settings.host in ("localhost", "::1") or settings.host.startswith("127.")):
         warn(f"whoever reaches {settings.host} can send requests: --token-file restricts them")
     start_tensorflow(keras=False)
-    try:
+    with needs("serving needs gRPC, Starlette, uvicorn and others", "serving"):
         from jobi_tf.serving.server import serve
-    except ImportError as error:
-        raise MissingExtraError(f"serving needs {error.name}: pip install 'jobi-tf[serving]'") from error
     serve(settings, click.echo)

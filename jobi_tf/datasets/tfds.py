@@ -10,12 +10,10 @@ from typing import Any, ClassVar
 from jobi_tf.data.graph import Graph
 from jobi_tf.datasets import archives
 from jobi_tf.datasets.catalogue import DATASETS, DataSet
-from jobi_tf.errors import MissingExtraError
+from jobi_tf.errors import needs
 
-try:
+with needs("the builders need TensorFlow Datasets", "tfds"):
     import tensorflow_datasets as tfds
-except ImportError as error:
-    raise MissingExtraError(f"TensorFlow Datasets need an extra ({error}): pip install 'jobi-tf[tfds]'") from None
 
 
 class TripleBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
