@@ -17,7 +17,6 @@ from ..options import COUNT, OUT_FOLDER, Command, jobs_option, out_option
 
 if TYPE_CHECKING:
     from jobi_tf.jobs import Epoch
-    from jobi_tf.reproduce.experiment import Experiment
     from jobi_tf.reproduce.runs import Plan, PlannedRun, Source
 
 ALL = "all"
@@ -67,8 +66,8 @@ def reproduce(
         raise UsageError("--jobs has no effect with --dry-run and --tables-only, which train nothing; remove it")
     from jobi_tf.reproduce.runs import Source, make_plan
 
-    chosen = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]
-    experiments = [Experiment.read(name) for name in chosen]
+    every = [other for name in names for other in (Experiment.built_in() if name == ALL else [name])]
+    experiments = [Experiment.read(name) for name in every]
     if rows:  # of several experiments, those that have these rows
         having = [x for x in experiments if {*rows} <= {row.name for row in x.rows}]
         experiments = [x.only(rows) for x in having or experiments]
@@ -76,13 +75,17 @@ def reproduce(
     known = {name for experiment in experiments for name in experiment.datasets}
     sources = [Source.parse(text, known) for text in datasets]
     _check_distinct([source.name for source in sources], "data sets (NAME=PATH)")
-    sources_of = {x.name: _chosen(x, experiments, sources, ALL in names) for x in experiments}
-    plans = [make_plan(x, sources_of[x.name], runs, seeds, quick) for x in experiments]
-    for plan in plans:
-        if not plan.runs and ALL not in names:
-            every = ", ".join(x.name for x in sources_of[plan.experiment.name])
-            click.echo(f"{plan.name} has no row to run on {every}", err=True)
-    plans = [plan for plan in plans if plan.runs]
+    plans = []
+    for experiment in experiments:
+        chosen = [Source(name, name) for name in experiment.datasets]
+        if sources:  # with `all`, those that only other experiments are about are left out
+            elsewhere = known - {*experiment.datasets} if ALL in names else ()
+            chosen = [source for source in sources if source.name not in elsewhere]
+        plan = make_plan(experiment, chosen, runs, seeds, quick)
+        if plan.runs:
+            plans.append(plan)
+        elif ALL not in names:
+            click.echo(f"{plan.name} has no row to run on {', '.join(x.name for x in chosen)}", err=True)
     if not plans:
         sys.exit(1)
     for plan in plans:
@@ -107,18 +110,6 @@ def _check_distinct(names: list[str], kind: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"expected {kind} with different names, got two called {name!r}")
-
-
-def _chosen(
-    experiment: "Experiment", experiments: list["Experiment"], sources: list["Source"], of_all: bool
-) -> list["Source"]:
-    """Returns the data sets of an experiment; with `all`, not those that only other experiments are about."""
-    from jobi_tf.reproduce.runs import Source
-
-    if not sources:
-        return [Source(name, name) for name in experiment.datasets]
-    elsewhere = {name for other in experiments for name in other.datasets if of_all} - set(experiment.datasets)
-    return [source for source in sources if source.name not in elsewhere]
 
 
 def _print_dry_run(plans: list["Plan"]) -> None:
