@@ -17,8 +17,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import wrapt
-
 from jobi_tf.errors import JobiError, explain
 from jobi_tf.files import run_lock
 from jobi_tf.launch import cores, end_with
@@ -59,7 +57,7 @@ class JobStoppedError(JobiError):
 
 
 class Jobs:
-    """Runs tasks in processes of their own, `count` at a time, which share the cores and the memory of GPUs.
+    """Runs tasks in processes of their own, up to `count` at a time, which share the cores and the memory of GPUs.
 
     `run` blocks, and may be called from several threads. Processes are spawned: a script that uses this needs
     `if __name__ == "__main__":`. Leaving the context ends the processes that still run.
@@ -78,19 +76,12 @@ class Jobs:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def run(self, task: Callable[..., object], *arguments: Any, log: Path, on_epoch: Callable[[Epoch], bool]) -> None:
+    def run(self, task: Callable[..., object], *arguments: Any, log: Path, on_epoch: Callable[[Epoch], Any]) -> None:
         """Calls `task(*arguments, callback)` in a new process, and waits until it has ended.
 
-        Args:
-            task: function of a module, whose last argument is a Keras callback for the training that it does.
-            *arguments: picklable.
-            log: file for what the process prints; removed if it succeeds.
-            on_epoch: called after each epoch; returns whether the training should stop.
-
-        Raises:
-            JobError: the task failed.
-            JobKilledError: the process was killed.
-            JobStoppedError: `stop` was called.
+        The callback is one of Keras for the training that the task does; `on_epoch` gets its epochs, and returns
+        whether it should stop. What the process prints is in the file `log`, which is removed if it succeeds. Raises
+        `JobError` if the task failed, `JobKilledError` or `JobStoppedError`.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
         context = multiprocessing.get_context("spawn")
@@ -132,11 +123,6 @@ class Jobs:
                 process.terminate()
 
 
-def one_at_a_time(function: Callable) -> Callable:
-    """Returns a function that several threads can call; only one call runs at a time."""
-    return wrapt.synchronized(threading.Lock())(function)
-
-
 def train_or_resume(config: "TrainConfig", callback: "keras.callbacks.Callback") -> "Run":
     """Trains into the folder of a run, from its last checkpoint if it has one, while no other process does."""
     from jobi_tf.training.run_folder import RunFolder
@@ -151,6 +137,7 @@ def train_or_resume(config: "TrainConfig", callback: "keras.callbacks.Callback")
 
 
 def _child(connection: Connection, log: Path, threads: int | None, task: Callable, arguments: Sequence[Any]) -> None:
+    """Runs a task in the process that was started for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then ends its children
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     end_with(multiprocessing.parent_process().pid)  # type: ignore[union-attr, arg-type]

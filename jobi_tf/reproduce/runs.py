@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import wrapt
 
 from jobi_tf.datasets import NAMES, load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.files import run_lock
-from jobi_tf.jobs import SECONDS_FOR_THE_LOCK, Epoch, Jobs, JobStoppedError, one_at_a_time, train_or_resume
+from jobi_tf.jobs import SECONDS_FOR_THE_LOCK, Epoch, Jobs, JobStoppedError, train_or_resume
 from jobi_tf.report.runs import store_evaluation
 from jobi_tf.reproduce.experiment import NOT_OF_THE_RESULT, SOFT_LABELS, Experiment, Row
 from jobi_tf.reproduce.record import Record, measure, read_record, results, write_record
@@ -263,19 +265,15 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
     each of its epochs, and at its end with the reason of its failure, or "" if it is complete, by one thread at a time.
     """
     failed: dict[PlannedRun, str] = {}
-    on_event = one_at_a_time(on_event)
+    on_event = wrapt.synchronized(on_event)
 
     def train(run: PlannedRun) -> None:
-        def on_epoch(epoch: Epoch) -> bool:
-            on_event(run, epoch)
-            return False
-
         if processes.stopped:
             return
         on_event(run, None)
         log = run.path.with_name(f"{run.path.name}.log")
         try:
-            processes.run(make_run, run, jobs, log=log, on_epoch=on_epoch)
+            processes.run(make_run, run, jobs, log=log, on_epoch=partial(on_event, run))
         except JobStoppedError:
             return
         except JobiError as error:

@@ -1,7 +1,6 @@
 """Searches for good settings: Optuna proposes them, processes of their own train them, the validation split judges."""
 
 import json
-import threading
 import time
 import warnings
 from collections import Counter
@@ -16,12 +15,13 @@ from typing import Any
 
 import optuna
 import sqlalchemy
+import wrapt
 from optuna.storages import RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from jobi_tf.errors import DataError, JobiError, UsageError, without_passwords
 from jobi_tf.files import check_new, run_lock, written_beside
-from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, one_at_a_time, train_or_resume
+from jobi_tf.jobs import Epoch, JobError, JobKilledError, Jobs, JobStoppedError, train_or_resume
 from jobi_tf.training.config import read_settings
 from jobi_tf.training.run_folder import run_summary
 from jobi_tf.tuning.results import DATABASE, SPACE, Results, last_tries, number, run_folder
@@ -53,18 +53,10 @@ def search(
     A search may be stopped in any way, and several processes or machines may work on one storage: a trial whose process
     has gone is retried by another with the same settings, from its last checkpoint if that is there.
 
-    Args:
-        space: what to search.
-        out: folder of the search.
-        jobs: trials at a time, each in its own process; they share the cores.
-        storage: URL of a database for Optuna, whose study has the name of the folder; by default a file in the folder.
-        on_event: called with the number of a trial and None when it begins, each of its epochs, and the results when it
-            has ended.
-
-    Raises:
-        UsageError: the space is invalid, or the folder holds another search.
-        DataError: the data or the storage cannot be used.
-        JobiError: no trial is complete, or something failed that is no fault of a trial.
+    `jobs` trials at a time, each in its own process, share the cores. `storage` is the URL of a database for Optuna,
+    whose study has the name of the folder `out`; by default it is a file in the folder. `on_event` is called with the
+    number of a trial and None when it begins, each of its epochs, and the results when it has ended. It is a
+    `JobiError` if no trial is complete, or something failed that is no fault of a trial.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space.check()
@@ -87,7 +79,7 @@ def search(
     # An interruption reaches this thread and ends the processes; the other one then notes which trials to retry.
     with ThreadPoolExecutor(1) as pool, Jobs(jobs) as processes:
         try:
-            pool.submit(_Search(space, path, study, processes, one_at_a_time(on_event)).run).result()
+            pool.submit(_Search(space, path, study, processes, wrapt.synchronized(on_event)).run).result()
         except Exception as error:
             if not (cause := _storage_error(error)):
                 raise
@@ -176,7 +168,6 @@ class _Search:
     on_event: OnEvent
     crashes: Counter[int] = field(default_factory=Counter)
     error: JobiError | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
         """Goes on until all trials of the study have ended, also those of other processes."""
@@ -264,14 +255,14 @@ class _Search:
         else:
             trial.set_user_attr("reason", str(error))
 
+    @wrapt.synchronized
     def _after_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         if trial.user_attrs.get("retry"):
             RETRY(study, trial)
-        with self.lock:
-            results = Results.of(study, self.space, self.path)
-            if "same_as" not in trial.user_attrs and not trial.user_attrs.get("retry"):
-                results.write()  # after each trial: a search that is killed leaves its table behind
-                self.on_event(number(trial), results)
+        results = Results.of(study, self.space, self.path)
+        if "same_as" not in trial.user_attrs and not trial.user_attrs.get("retry"):
+            results.write()  # after each trial: a search that is killed leaves its table behind
+            self.on_event(number(trial), results)
         if results.count("FAIL") >= FAILURES_IN_A_ROW and not results.ranked():
             self.error = JobiError(f"the first trials failed, the last one since {trial.user_attrs.get('reason')}")
         if self.jobs.stopped or self.error or self._left() <= 0:
