@@ -14,8 +14,7 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, JobiError
 from jobi_tf.files import new_folder
 
-_ABANDONED = 600.0
-"""Seconds without a change after which something incomplete is not being written any more."""
+_ABANDONED = 600.0  # seconds without a change after which something incomplete is not being written any more
 
 
 class Prepared(NamedTuple):

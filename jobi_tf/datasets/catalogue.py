@@ -37,8 +37,5 @@ class DataSet:
 
 _FACTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 DATASETS = {name: DataSet(name, **facts) for name, facts in _FACTS.items()}
-
-WORLD = "world"
-"""The data set that comes with the package."""
-
+WORLD = "world"  # which comes with the package
 NAMES = (*DATASETS, WORLD)

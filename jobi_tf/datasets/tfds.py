@@ -82,4 +82,3 @@ def _builder(dataset: DataSet) -> type[TripleBuilder]:
 
 
 BUILDERS = {name: _builder(dataset) for name, dataset in DATASETS.items()}
-"""The builder of each data set, by its name in the catalogue."""
