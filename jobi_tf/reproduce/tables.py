@@ -205,10 +205,7 @@ def _gains(title: str, gained: pd.DataFrame) -> Table:
     ]
     better, worse = (gained["gain"] > 0).sum(), (gained["gain"] < 0).sum()
     which = f" with {FEWEST} test triples or more" if gained["triples"].min() >= FEWEST else ""
-    title += (
-        f", better on {better} sides of relations and worse on {worse}, of {len(gained)}{which}; the largest gains and "
-        "losses"
-    )
+    sides = f"better on {better} sides of relations and worse on {worse}, of {len(gained)}{which}"
     of_wrong = ["implausible of wrong", "baseline"]
     columns = ["relation", "side", "triples", "Hits@1", "baseline", "gain", "MRR", "baseline", *of_wrong]
-    return Table(title, columns, rows)
+    return Table(f"{title}, {sides}; the largest gains and losses", columns, rows)
