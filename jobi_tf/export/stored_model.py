@@ -26,12 +26,8 @@ ALIGNED = 16  # slices of a table that start at a multiple of this number of row
 class StoredModel(tf.Module):
     """The tables of a model's triple head with the scores and best answers that follow from them.
 
-    A float32 table of entities is the model's own variable, not a copy.
-
-    Args:
-        model: the model.
-        dtype: what the tables are stored as, `"float32"` or `"float16"`; scores are computed in float32.
-        lists: which answers are known and allowed.
+    The tables are stored as float32 or float16 (`dtype`); scores are computed in float32. A float32 table of entities
+    is the model's own variable, not a copy.
     """
 
     def __init__(self, model: JoBi, dtype: str, lists: AnswerLists):

@@ -35,13 +35,9 @@ _DEPENDENT = ("batch_size", "learning_rate", "margin")  # whose defaults depend 
 
 
 def first_answers(model: JoBi, evaluation: Evaluation, known: KnownAnswers, occurrences: Occurrences) -> pd.DataFrame:
-    """Finds what comes first among the candidates of each query of an evaluation.
+    """Finds what comes first among the candidates of each query of an evaluation on both sides.
 
-    Args:
-        model: the model, whose scores are finite.
-        evaluation: ranks on both sides.
-        known: answers that are left out as candidates, but for the true one: those that the ranks were filtered with.
-        occurrences: entities seen in training.
+    The `known` answers, those that its ranks were filtered with, are no candidates, but for the true one.
 
     Returns:
         A row for each triple with its head as the answer, then one for each with its tail. The columns are `side`
