@@ -122,9 +122,10 @@ class LazyAdam(_Sparse, keras.optimizers.Adam):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
+        name: str = "lazy_adam",
         **kwargs: Any,
     ):
-        super().__init__(learning_rate, beta_1, beta_2, epsilon, **kwargs)
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs)
 
     @property
     def slots(self) -> list[list[keras.Variable]]:  # type: ignore[override]

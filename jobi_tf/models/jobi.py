@@ -267,7 +267,7 @@ def _initializer(name: str, given: Any) -> keras.initializers.Initializer | None
     initializer = keras.initializers.get(given)
     if not isinstance(initializer, keras.initializers.Initializer | None):
         advice = "assign arrays, as in model.entities.table.assign(array)"
-        raise UsageError(f"expected a Keras initializer or its name as {name}, got {type(given).__name__}: {advice}")
+        raise UsageError(f"expected {name} to be a Keras initializer or its name, got {type(given).__name__}: {advice}")
     return initializer
 
 

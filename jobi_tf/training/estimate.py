@@ -180,5 +180,5 @@ def check_memory(config: TrainConfig, graph: Graph, servers: int = 0, available:
             "average_epochs 1 (no mean of the weights), table_dtype bfloat16 (half the memory of the tables), the "
             "optimizer row-adagrad (a third of Adam's), a smaller dim, or a smaller batch_size"
         )
-    sizes = f"the available {available / 2**30:.1f} GB, got an estimate of {needed / 2**30:.1f} GB"
+    sizes = f"the {available / 2**30:.1f} GB of available memory, got an estimate of {needed / 2**30:.1f} GB"
     raise UsageError(f"expected a training that fits into {sizes}: try {advice}")
