@@ -183,9 +183,10 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     done = f"; {training.done} done" if training.done else ""
     schedule = "" if config.schedule == "constant" else f", {config.schedule} schedule"
     schedule += f", warm-up {config.warmup_epochs}" if config.warmup_epochs else ""
+    shards = f", train in {counts({'shards': len(graph.train.files)})}" if hasattr(graph.train, "files") else ""
     return [
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
-        ("", f"{counts({split: len(part) for split, part in graph.splits.items()})} triples"),
+        ("", f"{counts({split: len(part) for split, part in graph.splits.items()})} triples{shards}"),
         ("model", f"{config.model}, {heads}; d = {config.dim:,}, {width:,} real numbers per entity"),
         ("", f"{parameters:,} parameters: entities {entities:,}, {others} {parameters - entities:,}"),
         *(("vectors", f"{n:,} of {graph.num_entities:,} entities from {x}") for x, n in training.copied.items()),

@@ -356,13 +356,16 @@ def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf
 
     In each epoch the blocks of all files come in another order; the triples of `window` blocks at a time are
     shuffled. The order depends on `seed` alone, and a step is found without reading those before it, but for its
-    window. The triples of an epoch that do not fill a batch are left out.
+    window. The triples of an epoch that do not fill a batch are left out: they are the last ones of a window of full
+    blocks, so that each epoch leaves out others. A block that is not full is in the first window, which may be short.
     """
     steps, triples = len(shards) // batch_size, shards.block * shards.window
     first_epoch, skipped = first_step // steps, first_step % steps * batch_size
     order, within = stream(seed, "order of blocks"), stream(seed, "order in windows")
     full, rest = divmod(len(shards), shards.block)  # blocks, and the triples of one that is not full
     every = full + (rest > 0)
+    windows = -(-every // shards.window)
+    fewer_blocks, fewer = windows * shards.window - every, windows * triples - len(shards)  # in the first window
     paths = tf.constant(shards.paths())
     firsts = tf.constant(np.cumsum([0, *shards.counts[:-1]]) // shards.block, tf.int64)  # first block of each file
 
@@ -377,11 +380,11 @@ def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf
         return tf.data.FixedLengthRecordDataset(paths[file], record, header, footer, buffer).take(1)
 
     def shuffled(epoch: tf.Tensor, number: tf.Tensor, skip: tf.Tensor) -> tf.Tensor:
-        places = tf.range(number * shards.window, tf.minimum((number + 1) * shards.window, every))
+        end = (number + 1) * shards.window - fewer_blocks
+        places = tf.range(tf.maximum(end - shards.window, 0), end) - (every - full)  # -1 is the block that is not full
         seed_of_epoch, last = tf.random.fold_in(order, epoch), max(0, full - 1)
-        chosen = tf.random.experimental.index_shuffle(tf.minimum(places, last), seed_of_epoch, last)
-        # A last block that is not full stays in the last window, so that all others are full.
-        chosen = tf.data.Dataset.from_tensor_slices(tf.where(places < full, chosen, places))
+        chosen = tf.random.experimental.index_shuffle(tf.maximum(places, 0), seed_of_epoch, last)
+        chosen = tf.data.Dataset.from_tensor_slices(tf.where(places < 0, tf.cast(full, tf.int64), chosen))
         read = chosen.interleave(block, BLOCKS_AT_ONCE, 1, BLOCKS_AT_ONCE, deterministic=True).batch(shards.window)
         rows = tf.reshape(tf.io.decode_raw(tf.strings.reduce_join(read.get_single_element()), tf.int32), [-1, 3])
         seed_of_window = tf.random.fold_in(tf.random.fold_in(within, epoch), number)
@@ -389,10 +392,11 @@ def _streamed(shards: Shards, batch_size: int, seed: int, first_step: int) -> tf
 
     def batches(epoch: tf.Tensor) -> tf.data.Dataset:
         done = tf.where(epoch == first_epoch, tf.cast(skipped, tf.int64), 0)
-        first = done // triples
-        numbers = tf.data.Dataset.range(first, -(-len(shards) // triples))
-        windows = numbers.map(lambda i: shuffled(epoch, i, tf.where(i == first, done % triples, 0)))
-        return windows.prefetch(1).rebatch(batch_size, drop_remainder=True)
+        first = (done + fewer) // triples
+        skip = done - tf.maximum(first * triples - fewer, 0)
+        numbers = tf.data.Dataset.range(first, windows)
+        rows = numbers.map(lambda i: shuffled(epoch, i, tf.where(i == first, skip, 0)))
+        return rows.prefetch(1).rebatch(batch_size, drop_remainder=True)
 
     return tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max).flat_map(batches)
 

@@ -55,7 +55,8 @@ class Shards:
             try:
                 size = _size(path)
             except FileNotFoundError:
-                raise DataError(f"expected the training triples of the graph in {path}, found nothing there") from None
+                advice = "move them back, or change the folder in graph.json of the graph, or of the run's graph"
+                raise DataError(f"expected training triples in {path}, found nothing there: {advice}") from None
             if size != count * RECORD:
                 raise DataError(f"{path}: expected {count * RECORD:,} bytes ({count:,} triples), got {size:,} bytes")
         return paths
@@ -82,6 +83,12 @@ def _size(path: str) -> int:
     import tensorflow as tf  # takes seconds
 
     return tf.io.gfile.stat(path).length
+
+
+def check_files(triples: np.ndarray | Shards) -> None:
+    """Raises a `DataError` if a file of triples in shards is missing, or not of its size."""
+    if isinstance(triples, Shards):
+        triples.paths()
 
 
 def blocks(triples: np.ndarray | Shards, size: int = 2**20) -> Iterator[np.ndarray]:

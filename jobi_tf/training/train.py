@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.shards import Shards
+from jobi_tf.data.shards import check_files
 from jobi_tf.data.soft_labels import SoftLabels
 from jobi_tf.errors import DataError, UsageError, damaged
 from jobi_tf.files import check_new, run_lock
@@ -140,8 +140,7 @@ def train_as_configured(
     if config.soft_labels is not None:
         SoftLabels.load(config.soft_labels, graph)
         config = config.replace(soft_labels=os.path.abspath(config.soft_labels))  # to be resumed from another folder
-    if isinstance(graph.train, Shards):
-        graph.train.paths()
+    check_files(graph.train)
     folder = new_run_folder(config, graph)
     if labels is not None:
         config = config.replace(soft_labels=str(folder.soft_labels.absolute()))
@@ -205,6 +204,7 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
         reason = f"over which its learning rate falls ({config.schedule})"
         raise UsageError(f"expected the {before.epochs} epochs of {folder.path}, {reason}, got {config.epochs}")
     graph = Graph.open(folder.graph)
+    check_files(graph.train)
     state = folder.read_state(checkpoints[-1])
     # The best model may be of an epoch after the checkpoint, which then has to be computed again.
     trained = max([state["epoch"], *(row["epoch"] for row in folder.read_metrics())])
