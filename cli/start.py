@@ -16,7 +16,7 @@ _NOISE = re.compile(
 
 
 def start_tensorflow(keras: bool = True) -> None:
-    """Imports TensorFlow, quietly unless the environment sets `TF_CPP_MIN_LOG_LEVEL`.
+    """Imports TensorFlow, quietly unless the environment sets `TF_CPP_MIN_LOG_LEVEL` to 0 or 1.
 
     Args:
         keras: let TensorFlow import Keras, which takes a second.
@@ -27,7 +27,7 @@ def start_tensorflow(keras: bool = True) -> None:
     if not keras:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # another Keras, which is imported only if it is used
     gc.disable()  # garbage collections take a fifth of the time of the imports
-    with nullcontext() if "TF_CPP_MIN_LOG_LEVEL" in os.environ else _without_noise():
+    with nullcontext() if os.environ.get("TF_CPP_MIN_LOG_LEVEL") in ("0", "1") else _without_noise():
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import tensorflow as tf
 

@@ -115,4 +115,4 @@ def validation_message(error: Any) -> str:
         return problem["msg"]
     # Such as "Input should be a valid integer" or "List should have at least 1 item after validation, not 0".
     expected = re.sub(r"^\w+ should | after validation.*", "", problem["msg"])
-    return f"expected {name or 'it'} to {expected}, got {problem['input']!r}"
+    return f"expected {name or 'it'} to {expected}, got {problem['input']!r:.200}"

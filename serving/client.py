@@ -107,6 +107,8 @@ class Client:
             raise UsageError(f"expected a positive time-out and at least 0 retries, got {timeout!r} and {retries!r}")
         if not isinstance(url, str) or not re.fullmatch(r"https?://[^/?#@]+(/[^?#]*)?", url):
             raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8501, got {url!r}")
+        if version is not None:
+            check_at_least(1, version=version)
         if not isinstance(model, str | None):
             raise UsageError(f"expected the name of a model, got {model!r}")
         if token is not None and not (isinstance(token, str) and token.strip() and token.isprintable()):

@@ -40,7 +40,8 @@ class Limits:
         try:
             ipaddress.ip_address(host.strip("[]"))
         except ValueError:
-            raise invalid(f"expected an IP address or localhost in the Host header, got {host!r}", 421) from None
+            names = "an IP address or localhost in the Host header (any name with a token or a certificate)"
+            raise invalid(f"expected {names}, got {host!r}", 421) from None
 
     def check_token(self, authorization: str | bytes | None) -> None:
         """Checks the bearer token of an `Authorization` header of HTTP or metadata entry of gRPC, in constant time."""

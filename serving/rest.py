@@ -3,10 +3,10 @@
 import asyncio
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,7 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from jobi_tf.errors import DataError
+from jobi_tf.errors import DataError, validation_message
 
 from .errors import ServingError, invalid
 from .grpc_api import status_response
@@ -40,6 +40,7 @@ _METRICS = ("/metrics", "/monitoring/prometheus/metrics")
 _OPEN = re.compile("/|/static/.*|/healthz")  # paths that need no token: the page has a field for it
 _SMALL = 2**16  # bytes or values that are parsed or written in a few milliseconds
 _VALUES = 2**14  # values written at a time
+T = TypeVar("T")
 
 
 class RestApp:
@@ -58,7 +59,7 @@ class RestApp:
         routes += [Route(path, self._status) for path in versions]
         routes += [Route("/v1/models", lambda request: JSONResponse({"models": [model.name]}))]
         for route in routes:  # as in TensorFlow Serving
-            route.path_regex = re.compile(route.path_regex.pattern, re.IGNORECASE)
+            route.path_regex = re.compile(route.path_regex.pattern.replace("[^/]+", "[^/:]+"), re.IGNORECASE)
         routes += [Route("/healthz", lambda request: PlainTextResponse("ok\n"))]
         routes += [Route("/", lambda request: FileResponse(PAGE / "index.html"))]
         self._app = Starlette(
@@ -97,7 +98,8 @@ class RestApp:
                     return await _aside(len(body), self._bodies[signature].read, document)
 
                 signature_name = document.get("signature_name", "")
-                _, _, outputs = await self._model.predict(*_target(request), signature_name, read)
+                predicting = self._model.predict(*_target(request), signature_name, read)
+                _, _, outputs = await _while_connected(request, predicting)
                 size = sum(array.size for array in outputs.values())
                 return Response(await _aside(size, _encode, outputs, "instances" in document), media_type=_JSON)
 
@@ -124,6 +126,7 @@ class RestApp:
         try:
             names = await asyncio.shield(version.names[kind])
         except DataError as error:
+            version.names.pop(kind, None)  # the file may come back
             raise ServingError(StatusCode.NOT_FOUND, f"the export has no list of names ({FILES[kind]})") from error
         return JSONResponse({"names": names.search(query.get("prefix", ""), int(limit))})
 
@@ -156,8 +159,7 @@ class Body:
                 columns = self._columns.validate_python({"inputs": inputs}, strict=True)["inputs"]
             return {key: np.array(columns[key], spec.dtype.as_numpy_dtype) for key, spec in self._inputs.items()}
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise invalid(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise invalid(validation_message(error)) from None
         except ValueError as error:  # lists of different lengths
             raise invalid(f"expected lists of the same length: {error}") from None
 
@@ -208,6 +210,27 @@ async def _read(request: Request, add: Callable[[int], None]) -> bytes:
     except ClientDisconnect:
         raise ServingError(StatusCode.CANCELLED, "the client has gone", 499) from None
     return b"".join(parts)
+
+
+async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Returns the result of some work, which ends when the client has gone."""
+    current = asyncio.current_task()
+    assert current is not None
+
+    async def watch() -> None:
+        await request.receive()  # the body is read, so this is the end
+        current.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not watching.done():
+            raise
+        current.uncancel()
+        raise ServingError(StatusCode.CANCELLED, "the client has gone", 499) from None
+    finally:
+        watching.cancel()
 
 
 def _parse(body: bytes) -> dict[str, Any]:

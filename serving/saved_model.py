@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import hashlib
 import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -141,6 +143,7 @@ class SavedModel:
                 for name, definition in self.definitions.items()
                 if definition.method_name == _METHOD
             }
+            _check_assets(folder)
             if (folder / WARMUP).is_file():
                 self._warm_up(folder / WARMUP)
         except Exception as error:  # TensorFlow raises many types for damaged files
@@ -161,6 +164,15 @@ class SavedModel:
         self._session.close()
         del self._session
         gc.collect()  # session and graph refer to each other
+
+
+def _check_assets(folder: Path) -> None:
+    """Raises a `DataError` if a file of names is not the one that `jobi-tf export` wrote."""
+    path = folder / "signature.json"
+    expected = json.loads(path.read_bytes()).get("assets", {}) if path.is_file() else {}
+    for name, digest in expected.items():
+        if hashlib.sha256((folder / "assets" / name).read_bytes()).hexdigest() != digest:
+            raise DataError(f"expected the names that were exported in assets/{name}, got others")
 
 
 def fits(shape: Sequence[int], spec: tf.TensorSpec) -> bool:

@@ -100,7 +100,8 @@ def _listener(settings: ServerSettings) -> socket.socket:
     try:
         listener = socket.create_server((settings.host, settings.rest_port), family=family, dualstack_ipv6=both)
     except OSError as error:
-        raise JobiError(f"cannot listen on {_address(settings.host, settings.rest_port)}: {error.strerror}") from None
+        reason = (error.strerror or str(error)).partition(" (while")[0]  # it repeats the address
+        raise JobiError(f"cannot listen on {_address(settings.host, settings.rest_port)}: {reason}") from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it only on sockets that it creates
     return listener
 

@@ -1,5 +1,6 @@
 """Writing a run as a version of a SavedModel."""
 
+import hashlib
 import json
 import tempfile
 import warnings
@@ -205,5 +206,9 @@ def _write(target: Path, run: "jobi_tf.Run", servable: Servable, exported: Expor
             warnings.warn(text, stacklevel=3)
     write_id_tables(target, run.graph)
     interface = contract(run, exported, functions, requests)
+    # A server compares these: with damaged names, it would give wrong answers.
+    interface["assets"] = {
+        x.name: hashlib.sha256(x.read_bytes()).hexdigest() for x in sorted((target / "assets").iterdir())
+    }
     (target / "signature.json").write_text(json.dumps(interface, indent=1, ensure_ascii=False) + "\n", "utf-8")
     (target / "MODEL_CARD.md").write_text(model_card(run, exported, interface), "utf-8")

@@ -85,7 +85,8 @@ async function answer() {
   const rows = names.map((name, i) => row(i + 1, name, outputs.score[0][i], outputs.probability[0][i], outputs.seen[0][i]));
   document.querySelector("#answers tbody").replaceChildren(...rows);
   $("answers").hidden = rows.length === 0;
-  message(`${names.length} ${names.length === 1 ? side : `${side}s`}, best first.`);
+  const most = outputs[side][0].length < Number($("k").value) ? `: the model was exported for at most ${outputs[side][0].length}` : "";
+  message(`${names.length} ${names.length === 1 ? side : `${side}s`}, best first${most}.`);
   document.title = `${triple} · ${model}`;
 }
 

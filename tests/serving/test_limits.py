@@ -99,6 +99,18 @@ def test_requests_at_a_time(odd, release):
         assert server.predict(COUNT)[0] == 200
 
 
+def test_a_client_that_has_gone_is_not_waited_for(odd, release):
+    body = json.dumps(COUNT).encode()
+    with running(odd) as server:
+        connection = connect(server, POST + b"content-length: %d\r\n\r\n" % len(body) + body)
+        eventually(lambda: "jobi_tf_requests_in_flight 1.0" in server.metrics())
+        connection.close()
+        eventually(lambda: "jobi_tf_requests_in_flight 0.0" in server.metrics())
+        assert 'code="CANCELLED"' in server.metrics()
+        release.set()
+        assert server.predict(COUNT)[0] == 200
+
+
 def test_a_long_computation(odd_server, release):
     assert odd_server.predict(COUNT)[0] == 504
     release.set()

@@ -193,15 +193,17 @@ def test_a_version_that_is_removed_while_its_files_are_listed(folder, monkeypatc
 
 def test_damaged_weights_and_warm_up(tiny, folder):
     _, exports = tiny
-    for number in (1, 2, 3):
+    for number in (1, 2, 3, 4):
         add_version(exports, 1, folder, number)
+    names = folder / "4" / "assets" / "entities.txt"
+    names.write_bytes(names.read_bytes().partition(b"\n")[2])
     for path in (folder / "2" / "variables").glob("variables.data*"):
         path.write_bytes(b"")
     (folder / "3" / saved_model.WARMUP).write_bytes(b"junk" * 10)
     with running(folder) as server:
-        assert states(server) == {3: "END", 2: "END", 1: "AVAILABLE"}
+        assert states(server) == {4: "END", 3: "END", 2: "END", 1: "AVAILABLE"}
         lines = [line for line in server.log if line.startswith("cannot serve")]
-        assert len(lines) == 2
+        assert len(lines) == 3
         assert not any("\n" in line for line in lines)
 
 
