@@ -23,8 +23,8 @@ def synthesize(entities: int, relations: int, triples: int, seed: int = 0) -> Gr
     rule of the relation, which can be learned. Relations are Zipf-distributed; how often an entity occurs falls with
     its rank k in its type as k^(-2/3), so there are hubs. Every entity occurs in training.
 
-    The distinct `triples` are those of all splits; valid and test have a hundredth of them each, at most 5,000. Too few
-    to hold every entity, or more than such a graph can hold, are a `UsageError`.
+    The distinct `triples` are those of all splits; valid and test have a hundredth of them each, at most 5,000. A
+    number too small for every entity to occur, or larger than such a graph can hold, raises a `UsageError`.
     """
     if entities < COMMUNITIES or relations < 1:
         raise UsageError(f"expected at least {COMMUNITIES} entities and a relation, got {entities} and {relations}")

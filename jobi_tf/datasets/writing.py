@@ -32,7 +32,7 @@ def write_triples(path: Path, triples: np.ndarray, entities: Sequence[str], rela
     """Writes triples, int32 [N, 3], as lines with tabs between the names, which `TripleReader` reads back.
 
     There is a header only where the first triple would be taken for one, or its first letter for a byte order mark. A
-    name with a tab, as names of CSV files may have, is a `DataError`.
+    name with a tab, as names of CSV files may have, raises a `DataError`.
     """
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for head, relation, tail in triples[:1].tolist():

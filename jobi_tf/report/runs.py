@@ -165,7 +165,7 @@ def different_settings(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]
 
 
 def common_graph(paths: Sequence[Path]) -> Graph:
-    """Returns the graph that all runs are on; a `UsageError` if that is not one, or a run is given twice, or none."""
+    """Returns the graph that all runs are on, or raises a `UsageError` if they differ or a run is given twice."""
     if not paths:
         raise UsageError("expected the folder of a run, got none")
     if len({path.resolve() for path in paths}) < len(paths):

@@ -234,8 +234,8 @@ class Experiment(SettingsFile):
     def config(self, row: Row, dataset: str, point: Any = None, quick: bool = False) -> TrainConfig:
         """Returns the settings of a run, without its seed and folder.
 
-        Settings of the experiment that have no effect in this row are left out; one of the row is a `UsageError`.
-        `quick`: a small model and few epochs.
+        Settings of the experiment that have no effect in this row are left out; one of the row raises a
+        `UsageError`. With `quick` the model is small and has few epochs.
         """
         sweep = {self.sweep.setting: point} if self.sweep else {}
         own = (row.settings or {}) | row.by_dataset.get(dataset, {}) | sweep

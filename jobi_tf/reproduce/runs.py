@@ -106,7 +106,7 @@ class PlannedRun:
 
     @property
     def record(self) -> Record | None:
-        """Its results; None while it is not complete. A run with other settings in the folder is a `DataError`."""
+        """Its results; None while it is not complete. Other settings in the folder raise a `DataError`."""
         if not self._records and (record := read_record(self.path)) is not None:
             if self.is_trained:
                 check_settings(RunFolder(self.path), self.config)

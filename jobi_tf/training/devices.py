@@ -300,7 +300,7 @@ def workers_needed(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[N
 def strategy_for(devices: str = "all", logical_devices: int = 1) -> tf.distribute.Strategy:
     """Returns the strategy for `"all"` devices or numbers such as `"0,1"`: GPUs where there are any, else the CPU.
 
-    It is a `MirroredStrategy` for two devices or more, else one that leaves everything to the one device. The CPU can
+    That is a `MirroredStrategy` for two devices or more, else one that leaves everything to the one device. The CPU can
     be split into `logical_devices`, to try several without GPUs.
 
     Raises:

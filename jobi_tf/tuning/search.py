@@ -55,8 +55,8 @@ def search(
 
     `jobs` trials at a time, each in its own process, share the cores. `storage` is the URL of a database for Optuna,
     whose study has the name of the folder `out`; by default it is a file in the folder. `on_event` is called with the
-    number of a trial and None when it begins, each of its epochs, and the results when it has ended. It is a
-    `JobiError` if no trial is complete, or something failed that is no fault of a trial.
+    number of a trial and None when it begins, each of its epochs, and the results when it has ended. If no
+    trial is complete, or something failed that is no fault of a trial, a `JobiError` is raised.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space.check()
