@@ -157,6 +157,7 @@ def test_a_graph_in_shards_is_the_same_graph(tmp_path, monkeypatch, in_text):
     found = write_shards(source, tmp_path / "shards", 4)
     assert isinstance(found.train, Shards)
     found = jobi_tf.load_graph(tmp_path / "shards")
+    assert found.fingerprint == expected.fingerprint
     assert found.entities.names == expected.entities.names
     assert sorted(found.train[:].tolist()) == sorted(expected.train.tolist())
     for name in ("valid", "test"):
