@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import reprlib
 import sys
 import zipfile
 import zlib
@@ -11,6 +12,10 @@ from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
 from typing import Any
+
+# Shortens values in messages, without writing the whole of them first.
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
 
 _DAMAGES = OSError, EOFError, ValueError, KeyError, TypeError, AssertionError, zipfile.BadZipFile, zlib.error
 
@@ -48,7 +53,7 @@ def explain(error: Exception) -> str | None:
 
     message = first_line(error)
     if isinstance(error, errors.InvalidArgumentError) and "is not in [0, " in message:
-        return f"expected triples of this graph, got ids that are damaged or of another graph: {message}"
+        return f"an id is out of range ({message}): triples are damaged or of another graph, or a scorer has a fault"
     if isinstance(error, errors.ResourceExhaustedError):
         return f"out of memory: {message}" if "OOM" in message else message
     return message if isinstance(error, errors.PermissionDeniedError | errors.NotFoundError) else None
@@ -115,4 +120,4 @@ def validation_message(error: Any) -> str:
         return problem["msg"]
     # Such as "Input should be a valid integer" or "List should have at least 1 item after validation, not 0".
     expected = re.sub(r"^\w+ should | after validation.*", "", problem["msg"])
-    return f"expected {name or 'it'} to {expected}, got {problem['input']!r:.200}"
+    return f"expected {name or 'it'} to {expected}, got {_SHORT.repr(problem['input'])}"

@@ -93,6 +93,9 @@ class Model:
         """Computes all outputs of a signature for the inputs that `read` returns, within the time the client allows.
 
         Without a number it is the newest version, and without a name `serving_default`.
+
+        Raises:
+            ServingError: there is no such version or signature, the inputs do not fit, or the time is over.
         """
         version = self.find(name, number)
         with version.in_use() as model:

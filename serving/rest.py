@@ -137,8 +137,8 @@ class Body:
     def __init__(self, signature: Signature) -> None:
         self._inputs = signature.inputs
         values = {key: _value_schema(spec) for key, spec in signature.inputs.items()}
-        rows = schema.list_schema(_object(values), min_length=1)
-        columns = {key: schema.list_schema(value) for key, value in values.items()}
+        rows = schema.list_schema(_object(values), min_length=1, fail_fast=True)
+        columns = {key: schema.list_schema(value, fail_fast=True) for key, value in values.items()}
         self._rows = SchemaValidator(_object({"instances": rows}))
         self._columns = SchemaValidator(_object({"inputs": _object(columns)}))
 

@@ -37,6 +37,9 @@ def serve(settings: ServerSettings, log: Callable[[str], None] = print) -> None:
     """Serves until SIGTERM or SIGINT; then answers the requests in flight and returns.
 
     `log` gets a line for each version that begins or ends to be served, or cannot be.
+
+    Raises:
+        JobiError: an address is in use, a certificate cannot be used, or there is no version that can be served.
     """
     tf.get_logger().setLevel("ERROR")  # otherwise it writes that sessions are deprecated
     gc.collect()

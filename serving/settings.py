@@ -8,7 +8,12 @@ from jobi_tf.errors import UsageError
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What is served, where, and within which limits."""
+    """What is served, where, and within which limits.
+
+    Raises:
+        UsageError: the name cannot be part of a path, only one of `certificate` and `key` is given, or `max_body`,
+            `timeout` or `max_requests` are too large for gRPC.
+    """
 
     folder: Path  # exported versions, each in a folder named by its number; the newest is served
     name: str = ""  # of the model in requests; by default that of the folder

@@ -1,5 +1,6 @@
 """`jobi-tf merge`."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -40,3 +41,4 @@ def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
     rows = [[run_name(path), values["dim"], *metric_texts(values, names)] for path, values in found.items()]
     print_table(["run", "d", *(METRICS[name] for name in BETTER_IF_HIGHER)], rows, "validation split")
     click.echo(f"run folder {merged.path}")
+    click.echo(f"next: jobi-tf evaluate {shlex.quote(str(merged.path))}", err=True)

@@ -107,8 +107,14 @@ class NegativeSampler:
 
     For each negative a fair coin chooses the side to corrupt. With probability `p` the new entity is drawn uniformly
     from the distinct entities seen on that side of the relation in training, else uniformly from all entities (Balkır
-    et al. 2019, section 3.2); where none was seen, always from all. `p = 1` is type-constrained sampling. Negatives
-    that are among the triples of `train`, int [N, 3], are for the triple head to ignore; None keeps them, as the paper.
+    et al. 2019, section 3.2); where none was seen, always from all. `p = 1` is type-constrained sampling.
+
+    Args:
+        occurrences: the entities seen with each relation in training.
+        negatives: number of negatives of a triple, n.
+        p: probability of a biased draw.
+        train: training triples, int [N, 3], if the triple head is to ignore negatives that are among them; None keeps
+            them, as the paper does.
 
     Raises:
         UsageError: `p` is not in [0, 1], `negatives` is below 1, or the keys of triples would exceed 64 bits.

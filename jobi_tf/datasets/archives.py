@@ -86,7 +86,8 @@ def _verify_digest(dataset: DataSet, name: str, file: BinaryIO, where: str) -> N
     new = {"sha256": hashlib.sha256, "git": lambda: hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)}
     digest = hashlib.file_digest(file, new[algorithm]).hexdigest()  # type: ignore[arg-type]
     if digest != expected:
-        raise DataError(f"{where}: expected {name} of {dataset.title} with {algorithm} {expected}, got {digest}")
+        got = f"{digest}: it is damaged, or another file"
+        raise DataError(f"{where}: expected {name} of {dataset.title} with {algorithm} {expected}, got {got}")
 
 
 def read_archive(dataset: DataSet, path: Path) -> Graph:

@@ -278,12 +278,14 @@ def _weight(text: str) -> float:
 
 def find_splits(folder: Path) -> dict[str, Path]:
     """Returns the files of train, valid and test in a folder; a DataError if one is missing, or there are two."""
-    if any(folder.glob("train-*-of-*")):
-        raise DataError(f"{folder}: expected graph.json beside the shards, found none: copy the whole folder again")
     files = {}
     for split in SPLITS:
         found = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
         if len(found) != 1:
+            if any(re.fullmatch(r"train-\d+-of-\d+", name) for name in os.listdir(folder)):
+                raise DataError(
+                    f"{folder}: expected graph.json beside the shards, found none: copy the whole folder again"
+                )
             names = " and ".join(path.name for path in found) or f"none among {_shown(sorted(os.listdir(folder)))}"
             one = " (to split one file, give its path and split)" if split != "train" and not found else ""
             raise DataError(
@@ -312,11 +314,16 @@ def read_and_split(path: Path, shares: Sequence[float], seed: int, columns: Colu
     same, count = first[numbers], len(first)  # the first row with the triple of each row
     ends = np.rint(np.cumsum(shares) * count).astype(int)
     if any(share and not size for share, size in zip(shares, np.diff(ends, prepend=0), strict=True)):
-        raise DataError(f"{path}: expected enough triples for shares of {'/'.join(map(str, shares))}, got {count}")
+        raise DataError(
+            f"{path}: expected enough distinct triples for shares of {'/'.join(map(str, shares))}, got {count}"
+        )
     shuffled = np.random.default_rng(seed).permutation(np.sort(first))
+    split_of = np.empty(len(same), np.int8)
+    for i, rows in enumerate(np.split(shuffled, ends[:2])):
+        split_of[rows] = i
     parts = {}
-    for split, own in zip(SPLITS, np.split(shuffled, ends[:2]), strict=True):
-        chosen = np.flatnonzero(np.isin(same, own))
+    for i, split in enumerate(SPLITS):
+        chosen = np.flatnonzero(split_of[same] == i)
         source = everything.source
         if source:
             source = replace(source, lines=(chosen + source.first_line).astype(np.int32))

@@ -14,6 +14,7 @@ from jobi_tf.training.run import Run
 
 MOST_ENTITIES, NAMED_ENTITIES, TYPES, RELATIONS = 2000, 25, 9, 25
 FORMATS = ("png", "svg")
+LEGEND_CHARACTERS = 150  # of a line of the legend of the map
 
 
 def plot_run(run: Run, out: Path) -> list[Path]:
@@ -86,14 +87,17 @@ def _plot_map(run: Run, figure: Any) -> None:
         # cores that another program used.
         with threadpool_limits(1):
             points = method.fit_transform(vectors)
-        axes.scatter(*points[~np.isin(types, shown)].T, s=8, color="lightgray", label="others")
+        if len(names) > len(shown):
+            axes.scatter(*points[~np.isin(types, shown)].T, s=8, color="lightgray", label="others")
         for kind in shown:
             axes.scatter(*points[types == kind].T, s=8, label=kind)
         axes.set_title(f"embeddings of {len(entities):,} entities by {name}")
         axes.set_xticks([])
         axes.set_yticks([])
         drawn[axes] = points
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7, markerscale=2)
+    columns = int(np.clip(LEGEND_CHARACTERS // max(map(len, shown)), 1, 5))
+    legend = axes.get_legend_handles_labels()
+    figure.legend(*legend, loc="outside lower center", ncols=columns, fontsize=7, markerscale=2)
     figure.draw_without_rendering()  # which decides the places
     for axes, points in drawn.items():
         named: list[Any] = []
@@ -116,5 +120,6 @@ def _plot_relations(run: Run, figure: Any) -> None:
     axes.barh(labels, [row["mrr"] for _, row in rows])
     axes.set_xlim(0, 1)
     axes.set_xlabel("MRR")
-    axes.set_title(f"test split: the {len(rows)} most frequent of {len(relations)} relations (number of triples)")
+    most = f"the {len(rows)} most frequent of {len(relations)}" if len(rows) < len(relations) else "all"
+    axes.set_title(f"test split: {most} relations (number of triples)")
     axes.grid(axis="x", alpha=0.3)

@@ -68,7 +68,11 @@ def store_evaluation(run_dir: Path, name: str, evaluation: "Evaluation", result:
 
 
 def stored_ranks(run_dir: Path) -> np.ndarray:
-    """Returns the stored ranks of the test split with realistic ties, float64 [N, 2]: as head and as tail."""
+    """Returns the stored ranks of the test split with realistic ties, float64 [N, 2]: as head and as tail.
+
+    Raises:
+        DataError: there are none for the model of the run, or the file is damaged.
+    """
     folder = RunFolder(run_dir)
     path = folder.evaluations / "test.npz"
     if path.exists():
@@ -135,6 +139,9 @@ def select_runs(
     """Returns those of some `run_values` that have the values `where`, sorted by the value of the name `sort`.
 
     The best come first for metrics, and runs without a value last.
+
+    Raises:
+        UsageError: a name is not one of those of `run_values`.
     """
     for name in [*where, *([sort] if sort else [])]:
         if any(name not in values for values in runs.values()):
@@ -187,6 +194,10 @@ def compare_runs(a: Path, b: Path, samples: int = 10_000, seed: int = 0) -> dict
     """Returns the differences of `mrr` and `hits@10` of run b to run a, by a paired bootstrap over the test triples.
 
     The value of a triple is the mean over its two ranks, as head and as tail, which are drawn together.
+
+    Raises:
+        UsageError: the runs are on different graphs, or are the same.
+        DataError: a run was not evaluated on the test split, or is damaged.
     """
     common_graph([a, b])
     first, second = stored_ranks(a), stored_ranks(b)

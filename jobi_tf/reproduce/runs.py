@@ -265,20 +265,23 @@ def train_runs(runs: Sequence[PlannedRun], jobs: int, on_event: OnEvent) -> dict
     each of its epochs, and at its end with the reason of its failure, or "" if it is complete, by one thread at a time.
     """
     failed: dict[PlannedRun, str] = {}
-    on_event = wrapt.synchronized(on_event)
+
+    @wrapt.synchronized
+    def report(run: PlannedRun, event: Epoch | str | None) -> None:
+        on_event(run, event)
 
     def train(run: PlannedRun) -> None:
         if processes.stopped:
             return
-        on_event(run, None)
+        report(run, None)
         log = run.path.with_name(f"{run.path.name}.log")
         try:
-            processes.run(make_run, run, jobs, log=log, on_epoch=partial(on_event, run))
+            processes.run(make_run, run, jobs, log=log, on_epoch=partial(report, run))
         except JobStoppedError:
             return
         except JobiError as error:
             failed[run] = str(error)
-        on_event(run, failed.get(run, ""))
+        report(run, failed.get(run, ""))
 
     with ThreadPoolExecutor(jobs) as pool, Jobs(jobs) as processes:
         for level in sorted({run.level for run in runs}):  # what a run needs is complete by then

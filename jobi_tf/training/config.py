@@ -55,7 +55,8 @@ class TrainConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
 
     recipe: str | None = Field(
-        None, description="named settings that other options override: paper, strong, fast, large, auto or a YAML file"
+        None,
+        description="settings that other options override: paper, strong, fast, large, auto (a search) or a YAML file",
     )
     minutes: float | None = Field(None, gt=0, description="recipe auto: time for search and training (default: 15)")
     dataset: str = Field(description="name of a data set, or a folder or file of triples")
@@ -66,13 +67,19 @@ class TrainConfig(BaseModel):
     model: str = Field(
         "complex", description="score function, or MODULE:CLASS; conve needs full-softmax and reciprocal relations"
     )
-    reciprocal: bool = Field(False, description="predict heads by inverse relations; needs full-softmax or by-side")
+    reciprocal: bool = Field(False, description="predict heads by inverse relations (with full-softmax or by-side)")
     joint: bool = Field(True, description="train the pair head too")
     p: float = Field(0.3, ge=0, le=1, description="share of negatives drawn from entities seen with the relation")
     alpha: float = Field(1.0, ge=0, description="weight of the pair loss")
-    answers_per_query: int = Field(8, ge=1, description="full-softmax: most answers of a query (paper: 1)")
+    answers_per_query: int = Field(
+        8, ge=1, description="full-softmax: largest number of answers of a query; others are split (paper: 1)"
+    )
     rare_weight: float = Field(
-        1.0, gt=0, le=1, description="full-softmax: weight of the rarest answers (needs answers-per-query 1)"
+        1.0,
+        gt=0,
+        le=1,
+        description="full-softmax: weight of the rarest answers in the loss; it grows to 1 for the most frequent one "
+        "(needs answers-per-query 1)",
     )
     pair_entities: int | None = Field(
         None, ge=1, description="full-softmax: entities in the pair loss of a step, taken in turn (default: all)"
@@ -82,12 +89,16 @@ class TrainConfig(BaseModel):
         "softmax", description="loss of the triple head: over sampled negatives, or full-softmax over all entities"
     )
     margin: float | None = Field(
-        None, ge=0, description="margin of the loss margin (default: 1) or logistic (default: 0, distances: 6)"
+        None,
+        ge=0,
+        description="margin of the loss margin (default: 1); added to scores by logistic (default: 0, distances: 6)",
     )
     adversarial_temperature: float = Field(
         0.0, ge=0, description="logistic: weight negatives by a softmax of their scores times this value"
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the triple head's target for all candidates")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="share of the triple head's target that is spread over all candidates"
+    )
     soft_labels: str | None = Field(
         None, description="full-softmax: file of `jobi-tf soft-labels`, from which the triple head also learns"
     )
@@ -104,7 +115,8 @@ class TrainConfig(BaseModel):
     )
     jit_compile: bool = Field(False, description="compile the step by XLA, which is faster on a GPU with full-softmax")
     table_dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="sampled negatives: dtype of the entity table in training; bfloat16 halves its memory"
+        "float32",
+        description="sampled negatives: dtype of entity table and optimizer state; bfloat16 halves their memory",
     )
     batch_size: int | None = Field(
         None, ge=1, description="triples (default: up to 1000) or queries (up to 500) of a step, over all devices"

@@ -47,7 +47,7 @@ def extend(
 
     Raises:
         DataError: there are no triples, a name is invalid, or a relation does not occur in training.
-        UsageError: `steps` is below 1, or the learning rate is not positive.
+        UsageError: no entity is new, `steps` is below 1, or the learning rate is not positive.
 
     Example:
         >>> extended = run.extend([("Atlantis", "continent", "Europe"), ("Atlantis", "neighbour", "Portugal")])
@@ -62,16 +62,17 @@ def extend(
     model = type(run.model).from_config(run.model.get_config() | changes)
     seen = np.append(run.graph.seen_in_training, np.zeros(graph.num_entities - run.graph.num_entities, bool))
     new = np.setdiff1d(ids[:, [0, 2]], np.flatnonzero(seen))
+    if not len(new):
+        raise UsageError("expected triples with an entity that training never saw, got none")
     warm_start(model, graph, run)
     config = run.config
-    if len(new):
-        table = model.entities.table.numpy()
-        table[new] = _first_vectors(table, Occurrences.of_graph(run.graph), ids, new)
-        model.entities.table.assign(table)
-        _fit(model, config, graph, ids, new, steps, float(learning_rate))
-        entities = "1 entity" if len(new) == 1 else f"{len(new):,} entities"
-        added = f"{entities}, fitted to {len(ids):,} triple{'s' * (len(ids) > 1)}"
-        config = config.replace(extended_by=[*(config.extended_by or ()), added])
+    table = model.entities.table.numpy()
+    table[new] = _first_vectors(table, Occurrences.of_graph(run.graph), ids, new)
+    model.entities.table.assign(table)
+    _fit(model, config, graph, ids, new, steps, float(learning_rate))
+    entities = "1 entity" if len(new) == 1 else f"{len(new):,} entities"
+    added = f"{entities}, fitted to {len(ids):,} triple{'s' * (len(ids) > 1)}"
+    config = config.replace(extended_by=[*(config.extended_by or ()), added])
     splits, weights = ({k: v for k, v in x.items() if k != SPLIT} for x in (graph.splits, graph.weights))
     graph = Graph(graph.name, graph.entities, graph.relations, splits, weights=weights)
     extended = Run(None, config, graph, model)

@@ -55,8 +55,12 @@ def search(
 
     `jobs` trials at a time, each in its own process, share the cores. `storage` is the URL of a database for Optuna,
     whose study has the name of the folder `out`; by default it is a file in the folder. `on_event` is called with the
-    number of a trial and None when it begins, each of its epochs, and the results when it has ended. If no
-    trial is complete, or something failed that is no fault of a trial, a `JobiError` is raised.
+    number of a trial and None when it begins, each of its epochs, and the results when it has ended.
+
+    Raises:
+        UsageError: the space is invalid, or the folder or the storage is of another search.
+        DataError: the data or the files of the search cannot be read.
+        JobiError: no trial is complete, or something failed that is no fault of a trial.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space.check()
@@ -76,10 +80,15 @@ def search(
         path.mkdir(parents=True, exist_ok=True)
         with written_beside(path / SPACE) as beside:
             space.write(beside)
+
+    @wrapt.synchronized
+    def report(trial: int, event: Epoch | Results | None) -> None:
+        on_event(trial, event)
+
     # An interruption reaches this thread and ends the processes; the other one then notes which trials to retry.
     with ThreadPoolExecutor(1) as pool, Jobs(jobs) as processes:
         try:
-            pool.submit(_Search(space, path, study, processes, wrapt.synchronized(on_event)).run).result()
+            pool.submit(_Search(space, path, study, processes, report).run).result()
         except Exception as error:
             if not (cause := _storage_error(error)):
                 raise

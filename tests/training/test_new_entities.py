@@ -221,6 +221,8 @@ def test_extensions_that_cannot_be_are_refused(run):
     for triples in ([], [("a", "no relation", "b")], [("a\nb", name, "c")], [("", name, "c")], ("a", name, "b")):
         with pytest.raises(DataError):
             run.extend(triples)
+    with pytest.raises(UsageError, match="never saw"):
+        run.extend([("entity 1", name, "entity 2")])
     with pytest.raises(UsageError, match="steps"):
         run.extend([("a", name, "b")], steps=0)
     with pytest.raises(UsageError, match="learning_rate"):
