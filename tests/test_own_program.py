@@ -59,7 +59,7 @@ def run(program, *arguments):
 def test_the_example_trains_ranks_and_saves(tmp_path):
     output = run(ROOT / "examples" / "own_training.py", tmp_path)
     assert float(re.search(r"^<.*MRR (.*?),", output, re.MULTILINE)[1]) > 0.4  # 0.005 by chance
-    program = "import jobi_tf; print(jobi_tf.load_run('runs/mine').tails('Switzerland', 'neighbour', k=3))"
+    program = "import jobi_tf; print(jobi_tf.load_run('runs/mine').tails('Switzerland', 'official_language', k=3))"
     assert output.endswith(run(program, tmp_path))
     program = "import jobi_tf, keras; print(type(keras.saving.load_model('runs/mine/model.keras')).__name__)"
     assert run(program, tmp_path).split() == ["JoBi"]
