@@ -282,6 +282,8 @@ def find_splits(folder: Path) -> dict[str, Path]:
     for split in SPLITS:
         found = [path for suffix in SUFFIXES if (path := folder / f"{split}{suffix}").is_file()]
         if len(found) != 1:
+            if (folder / "config.yaml").is_file() and not found:
+                raise DataError(f"{folder}: expected files of triples, found the folder of a run")
             if any(re.fullmatch(r"train-\d+-of-\d+", name) for name in os.listdir(folder)):
                 raise DataError(
                     f"{folder}: expected graph.json beside the shards, found none: copy the whole folder again"

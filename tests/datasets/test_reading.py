@@ -227,6 +227,9 @@ def test_missing_and_doubled_files(tmp_path):
     (folder / "valid.tsv").unlink()
     with pytest.raises(DataError, match=r"valid"):
         load_graph(folder)
+    (folder / "config.yaml").touch()
+    with pytest.raises(DataError, match=r"folder of a run"):
+        load_graph(folder)
 
 
 def test_one_file_is_split(tmp_path):
