@@ -3,7 +3,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import numpy as np
 import pytest
@@ -127,8 +127,11 @@ def test_inputs_that_are_no_rows_of_names(client):
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
+    """A port below those that the system gives to connections and other servers, which could take it meanwhile."""
+    for port in np.random.default_rng().permutation(np.arange(20_000, 30_000)).tolist():
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError("no port is free")
 
 
 def test_a_server_that_starts_late(first):
