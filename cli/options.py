@@ -26,8 +26,8 @@ FOLDER = cloup.dir_path(path_type=Path, exists=True)
 FILE = cloup.file_path(path_type=Path, exists=True)
 OUT_FOLDER = cloup.dir_path(path_type=Path)
 COUNT = click.IntRange(min=1)
-LARGEST_ID = 2**31 - 1  # ids are int32
-IDS = click.IntRange(1, LARGEST_ID)
+MOST_IDS = 2**31 - 1  # of entities and of relations, since ids are int32
+IDS = click.IntRange(1, MOST_IDS)
 PORT = click.IntRange(0, 65535)
 
 

@@ -126,7 +126,11 @@ class Signature:
 
 
 class SavedModel:
-    """A SavedModel in memory, warmed up: the `SignatureDef` of each signature, and the signatures for prediction."""
+    """A SavedModel in memory, warmed up: the `SignatureDef` of each signature, and the signatures for prediction.
+
+    Raises:
+        DataError: the folder holds no SavedModel that can be loaded.
+    """
 
     def __init__(self, folder: Path, threads: Executor, metrics: Metrics) -> None:
         config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=-1)  # a batch is computed in one thread

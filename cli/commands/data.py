@@ -16,7 +16,7 @@ from ..options import (
     COUNT,
     FILE,
     IDS,
-    LARGEST_ID,
+    MOST_IDS,
     FloatRange,
     Group,
     dataset_options,
@@ -168,7 +168,7 @@ def _print_report(report: "Report") -> None:
 
 
 @data.command()
-@cloup.option("--entities", type=click.IntRange(16, LARGEST_ID), required=True, help="Number of entities.")
+@cloup.option("--entities", type=click.IntRange(16, MOST_IDS), required=True, help="Number of entities.")
 @cloup.option("--relations", type=IDS, required=True, help="Number of relations.")
 @cloup.option("--triples", type=COUNT, required=True, help="Number of triples over all splits.")
 @seed_option

@@ -40,8 +40,9 @@ def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
     found = {path: run_values(path) for path in (*runs, out)}
     rows = [[run_name(path), values["dim"], *metric_texts(values, names)] for path, values in found.items()]
     print_table(["run", "d", *(METRICS[name] for name in BETTER_IF_HIGHER)], rows, "validation split")
-    best = max(runs, key=lambda path: found[path][names[0]] or 0)
-    if (found[out][names[0]] or 0) <= (found[best][names[0]] or 0):
+    mrr = {path: values[names[0]] for path, values in found.items() if values[names[0]] is not None}
+    best = max(mrr, key=lambda path: mrr[path], default=out)
+    if best != out:
         click.echo(f"no better than {run_name(best)} on the validation split", err=True)
     click.echo(f"run folder {merged.path}")
     click.echo(f"next: jobi-tf evaluate {shlex.quote(str(merged.path))}", err=True)

@@ -173,6 +173,8 @@ def _wrapped(line: str, indent: int) -> str:
 
 def _describe(training: "Training") -> list[tuple[str, str]]:
     """Returns what is trained, on what, how and where, each with its name."""
+    from jobi_tf.data.shards import Shards
+
     config, graph, model = training.config, training.graph, training.model
     heads = "triple and pair head" if config.joint else "triple head"
     width, parameters = model.entities.table.shape[1], model.count_params()
@@ -183,7 +185,7 @@ def _describe(training: "Training") -> list[tuple[str, str]]:
     done = f"; {training.done} done" if training.done else ""
     schedule = "" if config.schedule == "constant" else f", {config.schedule} schedule"
     schedule += f", warm-up {config.warmup_epochs}" if config.warmup_epochs else ""
-    shards = f", train in {counts({'shards': len(graph.train.files)})}" if hasattr(graph.train, "files") else ""
+    shards = f", train in {len(graph.train.files):,} shards" if isinstance(graph.train, Shards) else ""
     return [
         ("data", f"{graph.name}: {graph.num_entities:,} entities, {graph.num_relations:,} relations"),
         ("", f"{counts({split: len(part) for split, part in graph.splits.items()})} triples{shards}"),

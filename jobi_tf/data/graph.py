@@ -194,7 +194,10 @@ class Graph:
         digest = hashlib.sha256()
         for vocabulary in (self.entities, self.relations):
             digest.update("\n".join(vocabulary.names).encode() + b"\0")
-        digest.update(sum(map(_sum_of_hashes, blocks(self.splits["train"])), np.zeros(1, np.uint64)).data)
+        total = np.zeros(1, np.uint64)
+        for part in blocks(self.splits["train"]):
+            total += _sum_of_hashes(part)
+        digest.update(total.data)
         for name in SPLITS[1:]:
             digest.update(np.ascontiguousarray(self.splits[name]).data)
         return digest.hexdigest()

@@ -207,7 +207,7 @@ class KnownAnswers:
         return np.stack([anchors, relations, sides], 1)
 
     def lookup(self, side: int, triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Finds the known answers to each triple's query, int [N, 3]; the column of `side` is not read.
+        """Finds the known answers on one side of triples, int [N, 3], whose own answers are not read.
 
         Returns:
             Rows of `triples`, int64 [M] ascending, and the entities that answer them, int32 [M].

@@ -38,7 +38,7 @@ def best_answers(
     seen: Occurrences | None = None,
     candidates: np.ndarray | None = None,
 ) -> BestAnswers:
-    """Finds the k entities with the best scores on one side of triples, int [N, 3], whose column there is not read.
+    """Finds the k entities with the best scores on one side of triples, int [N, 3], whose own answers are not read.
 
     Known answers are marked, or left out with `new_only`. With `seen`, entities that did not occur on that side of the
     relation in these occurrences are left out. `candidates` are ids of the only entities that can be answers, int [C].

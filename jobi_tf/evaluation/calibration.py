@@ -77,7 +77,7 @@ class Scored(NamedTuple):
 
 
 def score_sample(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX_TRIPLES) -> Scored:
-    """Scores at most `most` validation triples, without such triples training triples, and corruptions of them.
+    """Scores up to `most` validation triples, or training triples if there are none, and corruptions of them.
 
     `scores` gives the scores of triples, int32 [N, 3] → [N]. `p` is the share of the corruptions that are drawn from
     the entities seen with the relation, as in training.

@@ -160,8 +160,8 @@ def evaluate(
     if filter_with is None:
         filter_with = ("train", "valid") if split in ("train", "valid") else SPLITS
     splits = (filter_with,) if isinstance(filter_with, str) else filter_with
-    more = ids if split is None else None
-    known = KnownAnswers.of_graph(graph, ()) if raw else KnownAnswers.of_graph(graph, splits, ids, more=more)
+    more = ids if split is None and not raw else None
+    known = KnownAnswers.of_graph(graph, () if raw else splits, ids, more=more)
     ranker = ranker_for(ranked, known, candidate_ids(graph, candidates), memory_budget)
     start = time.perf_counter()
     sides = SIDES if side == "both" else (side,)

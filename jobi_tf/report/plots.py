@@ -22,6 +22,10 @@ def plot_run(run: Run, out: Path) -> list[Path]:
 
     `map` shows the most frequent entities by PCA and by t-SNE, in the colour of the relation and side that they occur
     with most often. `relations` has the MRR of each relation on the test split. A plot without data is left out.
+
+    Raises:
+        UsageError: there is nothing to plot.
+        MissingExtraError: matplotlib or scikit-learn are not installed.
     """
     with needs("plots need matplotlib and scikit-learn", "plot"):
         import matplotlib.figure

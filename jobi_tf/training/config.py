@@ -119,7 +119,9 @@ class TrainConfig(BaseModel):
         description="sampled negatives: dtype of entity table and optimizer state; bfloat16 halves their memory",
     )
     batch_size: int | None = Field(
-        None, ge=1, description="triples (default: up to 1000) or queries (up to 500) of a step, over all devices"
+        None,
+        ge=1,
+        description="triples of a step on all devices (default: up to 1000); full-softmax: queries (up to 500)",
     )
     negatives: int = Field(50, ge=1, description="negatives for each triple")
     negatives_mode: Literal["own", "by-side", "shared", "shared-by-side"] = Field(

@@ -103,7 +103,9 @@ def _choose(config: TrainConfig, graph: Graph, devices: int, available: int) -> 
             return strategy, changes, advice
     if full:  # which parameter servers do not have
         check_memory(tried[-1], graph, available=available)
-    changes = last | ({} if config.table_dtype == "float32" else {"table_dtype": "float32"})  # which servers need
+    changes = dict(last)
+    if config.table_dtype != "float32":  # which servers need
+        changes["table_dtype"] = "float32"
     config = config.replace(**changes)
     needed = memory(config, graph)
     tables, room = needed.embeddings + needed.optimizer, available - RUNTIME

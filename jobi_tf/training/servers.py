@@ -36,9 +36,9 @@ def check_size(graph: Graph) -> None:
     triples = 0 if isinstance(graph.train, Shards) else 12 * len(graph.train)
     pairs = BYTES_OF_A_PAIR * (2 * len(graph.train) if graph.seen is None else len(graph.seen[1]))
     if triples + pairs > LARGEST_GRAPH:
-        sizes = f"{LARGEST_GRAPH / 2**30:.0f} GB of triples, got {(triples + pairs) / 2**30:.1f} GB in {graph.name}"
+        most = f"at most {LARGEST_GRAPH / 2**30:.0f} GB of triples with the strategy parameter-server"
         advice = "`jobi-tf data prepare --shards` leaves them in files"
-        raise UsageError(f"expected with the strategy parameter-server at most {sizes}: {advice}")
+        raise UsageError(f"expected {most}, got {(triples + pairs) / 2**30:.1f} GB in {graph.name}: {advice}")
 
 
 class Steps:

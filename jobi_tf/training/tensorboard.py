@@ -292,7 +292,7 @@ def write_text(logs: Path, tag: str, text: str) -> None:
 
 
 def ranking_scalars(categories: np.ndarray, ranks: Sequence[Ranks]) -> dict[str, float]:
-    """Returns metrics by side and by category of relations, given that of each triple, str [N], and N ranks a side."""
+    """Returns metrics by side and by category, given the category of each triple, str [N], and N ranks a side."""
     every, category = Ranks.concatenate(list(ranks)), np.tile(categories, len(SIDES))
     scalars = {"validation/MRR of ties, optimistic minus pessimistic": every.ties_gap()}
     groups = [("side", f"{side}s", own) for side, own in zip(SIDES, ranks, strict=True)]

@@ -212,7 +212,7 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
         raise UsageError(f"expected at least the {trained} epochs that {folder.path} has, got {config.epochs}")
     if trained > state["epoch"] and config.patience < before.patience:
         expected = f"{before.patience} until epoch {trained} of {folder.path}, got {config.patience}"
-        reason = f"these epochs are computed again from that of the checkpoint, {state['epoch']}"
+        reason = f"the epochs after {state['epoch']}, which the last checkpoint has, are computed again"
         raise UsageError(f"expected a patience of at least {expected}: {reason}")
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)

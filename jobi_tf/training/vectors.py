@@ -114,7 +114,7 @@ def read_vectors(path: Path, width: int) -> tuple[list[str], np.ndarray]:
 def write_vectors(path: Path, names: Sequence[str], vectors: np.ndarray) -> None:
     """Writes names and vectors, float32 [N, width], in the format that the suffix of the file stands for.
 
-    This is `.npz` with the arrays `names` and `vectors`; `.txt`, word2vec text with underscores for spaces; or
+    The formats are `.npz` with the arrays `names` and `vectors`; `.txt`, word2vec text with underscores for spaces; or
     `.parquet` with the columns `name` and `vector`.
 
     Raises:

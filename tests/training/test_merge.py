@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,3 +125,14 @@ def test_the_command_writes_a_run_like_any_other(tmp_path, call):
     call("predict", merged, "--head", "entity 1", "--relation", "relation 0", "-k", 2)
     call("report", merged, tmp_path / "seed-0", "--out", tmp_path / "report.html")
     call("merge", tmp_path / "seed-0", tmp_path / "seed-0", "--out", tmp_path / "twice", status=2)
+
+
+def test_the_command_says_if_a_run_is_as_good(tmp_path, call):
+    for valid, said in ((GRAPH.valid, True), (GRAPH.valid[:0], False)):
+        graph = replace(GRAPH, splits={**GRAPH.splits, "valid": valid})
+        runs = [tmp_path / f"{len(valid)}-{seed}" for seed in (0, 1)]
+        for seed, run in enumerate(runs):
+            untrained(seed=seed, graph=graph).save(run)
+            (run / "metrics.jsonl").write_text('{"epoch": 1, "val_mrr": 1.0}\n' if said else "")
+        printed = call("merge", *runs, "--out", tmp_path / f"{len(valid)}-merged", "--weights", "equal")
+        assert ("no better" in printed.stderr) == said
