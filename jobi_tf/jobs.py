@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 SECONDS_FOR_THE_LOCK = 15  # a process whose parent was killed may need a moment to end
 SECONDS_TO_END = 10
-INTERRUPTED = 128 + signal.SIGINT
 
 
 class Epoch(NamedTuple):
@@ -96,8 +95,6 @@ class Jobs:
         try:
             while isinstance(message := ours.recv(), Epoch):
                 ours.send(bool(on_epoch(message)))
-            if self.stopped:  # TensorFlow may turn the interruption into another error
-                raise JobStoppedError(f"the job was stopped: see {log}")
             raise message
         except (EOFError, ConnectionError):  # the process has ended
             pass
@@ -139,25 +136,21 @@ def train_or_resume(config: "TrainConfig", callback: "keras.callbacks.Callback")
 def _child(connection: Connection, log: Path, threads: int | None, task: Callable, arguments: Sequence[Any]) -> None:
     """Runs a task in the process that was started for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then ends its children
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     end_with(multiprocessing.parent_process().pid)  # type: ignore[union-attr, arg-type]
     with log.open("w", encoding="utf-8") as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    status = 0
     try:
         _share_devices(threads)
         task(*arguments, _reporter(connection))
-    except KeyboardInterrupt:
-        status = INTERRUPTED
     except Exception as error:
         traceback.print_exc()
         reason = " ".join((explain(error) or f"{type(error).__name__}: {error}").split())[:500]
         connection.send(JobError(reason, fatal=isinstance(error, OSError)))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # TensorFlow takes a while to shut down, and everything is saved
+    os._exit(0)  # TensorFlow takes a while to shut down, and everything is saved
 
 
 def _share_devices(threads: int | None) -> None:

@@ -3,10 +3,12 @@
 import os
 import shlex
 import shutil
+import signal
 import sys
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import cloup
@@ -17,6 +19,7 @@ from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.launch import LAUNCHED
 from jobi_tf.training.config import TrainConfig, read_settings
 
+from ..main import INTERRUPTED, SIGNALS
 from ..options import FILE, FOLDER, GROUPS, Command, add_dataset, given, parse_assignments, settings_options
 from ..start import start_tensorflow
 
@@ -117,6 +120,9 @@ class _Display:
         from jobi_tf.workers import is_chief
 
         self.training, self.is_chief = training, is_chief(training.strategy)
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self.end)
         if self.quiet or not self.is_chief:
             return []
         for name, text in _describe(training):
@@ -124,6 +130,17 @@ class _Display:
         self.print()
         self.progress = Progress(training)
         return [self.progress]
+
+    def end(self, number: int, frame: object) -> NoReturn:
+        """Ends the process after a signal; what it has written is complete.
+
+        TensorFlow's C++ code calls Python, and some of it crashes if an exception, as of Ctrl-C, comes from there.
+        """
+        with suppress(RuntimeError):  # the signal came while this thread wrote to the terminal
+            if self.progress:
+                self.progress.bar.close()
+        os.write(2, f"{self.interruption()}\n".encode())
+        os._exit(INTERRUPTED)
 
     def interruption(self) -> str:
         """Returns how to resume."""
