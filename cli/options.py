@@ -245,6 +245,7 @@ SETTINGS = {
 GROUPS = {title: cloup.OptionGroup(title) for title in SETTINGS}
 METAVARS = {
     "split": "SHARES",
+    "model": "NAME",
     "columns": "H,R,T",
     "weights": "COLUMN",
     "devices": "all|0,1,…",

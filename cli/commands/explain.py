@@ -20,7 +20,7 @@ def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> No
     """Show the evidence for a triple.
 
     \b
-      jobi-tf explain runs/world --head Switzerland --relation neighbour --tail Austria
+      jobi-tf explain world --head Switzerland --relation neighbour --tail Austria
 
     Prints the scores of both heads, the probability, the ranks of head and tail among all entities, how often both
     occur with the relation in training, the most similar training triples, and paths from head to tail. The confidence

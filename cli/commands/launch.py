@@ -16,10 +16,10 @@ def launch(workers: int, servers: int, command: tuple[str, ...]) -> None:
     """Train or evaluate with several processes on this machine.
 
     \b
-      jobi-tf launch --workers 2 -- train --dataset fb15k-237 --run-dir runs/two
-      jobi-tf launch --workers 2 -- train --resume runs/two
-      jobi-tf launch --workers 2 --servers 2 -- train --dataset fb15k-237 --run-dir runs/servers
-      jobi-tf launch --workers 1 --servers 2 -- evaluate runs/servers
+      jobi-tf launch --workers 2 -- train fb15k-237 --run-dir runs/a
+      jobi-tf launch --workers 2 -- train --resume runs/a
+      jobi-tf launch --workers 2 --servers 2 -- train fb15k-237 --run-dir runs/b
+      jobi-tf launch --workers 1 --servers 2 -- evaluate runs/b
 
     Each process is a worker of TensorFlow's MultiWorkerMirroredStrategy, which trains on an equal part of each batch.
     The first worker writes the run folder and shows the progress. If one fails, all are stopped.

@@ -51,7 +51,8 @@ def plan(
 
     \b
       jobi-tf plan --dataset fb15k-237
-      jobi-tf plan --entities 1900000 --relations 3247 --triples 19300000 --dim 100 --memory 8
+      jobi-tf plan --entities 1900000 --relations 3247 --triples 19300000 \\
+        --dim 100 --memory 8
     """
     import psutil
 

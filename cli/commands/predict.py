@@ -60,9 +60,9 @@ class Query(NamedTuple):
 @rules_option
 @cloup.option_group(
     "One query",
-    cloup.option("--head", help="The known head, to predict tails."),
-    cloup.option("--relation", help="The relation."),
-    cloup.option("--tail", help="The known tail, to predict heads."),
+    cloup.option("--head", metavar="NAME", help="The known head, to predict tails."),
+    cloup.option("--relation", metavar="NAME", help="The relation."),
+    cloup.option("--tail", metavar="NAME", help="The known tail, to predict heads."),
     json_option,
 )
 @cloup.option_group(
@@ -119,8 +119,8 @@ def predict(
     """Find the best answers to one query, or to a file of them.
 
     \b
-      jobi-tf predict runs/world --head Switzerland --relation official_language -k 5
-      jobi-tf predict runs/world --input queries.tsv --out answers.tsv
+      jobi-tf predict world --head Switzerland --relation official_language -k 5
+      jobi-tf predict world --input queries.tsv --out answers.tsv
 
     RUN is the folder of a run; several runs are pooled, as by `jobi-tf evaluate`. With --server, a running server is
     queried instead.

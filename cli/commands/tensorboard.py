@@ -1,7 +1,9 @@
 """`jobi-tf tensorboard`."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -34,16 +36,17 @@ def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
     """
     if not runs and not Path("runs").is_dir():
         raise UsageError("expected folders of runs, or a folder called runs in the current one")
-    if len(runs) > 1:
-        from jobi_tf.report.runs import labels
-
-        named = [*zip(labels(runs), runs, strict=True)]
-        if odd := [str(path) for name, path in named if "," in str(path) or ":" in name]:
-            raise UsageError(f"expected folders without commas and colons, to show several of them, got {odd[0]}")
-        where = ["--logdir_spec", ",".join(f"{name}:{path}" for name, path in named)]
-    else:
-        where = ["--logdir", str(runs[0] if runs else "runs")]
-    if not any(next(path.rglob("events.out.tfevents.*"), None) for path in runs or [Path("runs")]):
+    runs = runs or (Path("runs"),)
+    if not any(next(path.rglob("events.out.tfevents.*"), None) for path in runs):
         click.echo("There are no logs yet; merged runs and those with --tensorboard none write none.", err=True)
-    command = [sys.executable, "-c", _QUIETLY, *where, "--host", host, "--port", str(port)]
-    raise SystemExit(subprocess.run(command).returncode != 0)
+    with tempfile.TemporaryDirectory() as folder:
+        if len(runs) > 1 or (runs[0] / "logs").is_dir():  # not a folder of runs
+            from jobi_tf.report.runs import labels
+
+            for name, path in zip(labels(runs), runs, strict=True):
+                link = Path(folder, name)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(path.absolute(), target_is_directory=True)
+        logs = folder if os.listdir(folder) else str(runs[0])
+        command = [sys.executable, "-c", _QUIETLY, "--logdir", logs, "--host", host, "--port", str(port)]
+        raise SystemExit(subprocess.run(command).returncode != 0)

@@ -124,6 +124,7 @@ def _plot_relations(run: Run, figure: Any) -> None:
     axes.barh(labels, [row["mrr"] for _, row in rows])
     axes.set_xlim(0, 1)
     axes.set_xlabel("MRR")
-    most = f"the {len(rows)} most frequent of {len(relations)}" if len(rows) < len(relations) else "all"
-    axes.set_title(f"test split: {most} relations (number of triples)")
+    most = f"the {len(rows)} most frequent of {len(relations)}" if len(rows) < len(relations) else f"all {len(rows)}"
+    axes.set_title(f"test split: {most} relations that it has (number of triples)")
+    axes.set_axisbelow(True)
     axes.grid(axis="x", alpha=0.3)

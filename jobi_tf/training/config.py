@@ -65,7 +65,9 @@ class TrainConfig(BaseModel):
     header: bool | None = Field(None, description="whether files of triples begin with a header (default: detect)")
     weights: str | None = Field(None, description="name or number of the column with the weights of training triples")
     model: str = Field(
-        "complex", description="score function, or MODULE:CLASS; conve needs full-softmax and reciprocal relations"
+        "complex",
+        description=f"score function: {', '.join(MODELS)} (which needs full-softmax and reciprocal relations), "
+        "or MODULE:CLASS",
     )
     reciprocal: bool = Field(False, description="predict heads by inverse relations (with full-softmax or by-side)")
     joint: bool = Field(True, description="train the pair head too")

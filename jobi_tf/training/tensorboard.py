@@ -16,6 +16,7 @@ from tensorboard.plugins import projector
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.custom_scalar import summary as custom_scalars
 from tensorboard.plugins.hparams import api as hparams
+from tensorboard.plugins.hparams import plugin_data_pb2
 
 from jobi_tf.data.batches import number_of_queries
 from jobi_tf.data.graph import Graph
@@ -46,6 +47,7 @@ _NO_HPARAMS = {
     *("columns", "header", "weights", "split", "run_dir", "checkpoint_every"),
     *("tensorboard", "profile", "strategy", "devices", "logical_devices", *RECORDED),
 }
+_FIRST_HPARAMS = {"dataset", "model", "joint", "dim", "learning_rate"}  # the only ones that TensorBoard shows at first
 _OF_BEST = ("mrr", "hits@10")  # metrics of the epoch that is kept
 _VALUES = ("name", "value")
 _TAGS = {
@@ -93,7 +95,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._sample = Sample(training) if used else None
         with self._writer.as_default(step=training.done):
             if "hparams" in self.parts:
-                _write_hparams(training.config, str(training.folder.path))  # TensorBoard joins runs of one name
+                _write_hparams(training.config)
             if training.done:
                 return
             if "scalars" in self.parts:
@@ -311,7 +313,7 @@ def predictions(model: JoBi, graph: Graph, triples: np.ndarray, known: KnownAnsw
         names = [graph.entities[x] for x in answers]
         shown = ", ".join(f"**{name}**" if fact else name for name, fact in zip(names, facts, strict=True))
         rows.append((graph.entities[head], graph.relations[relation], graph.entities[tail], shown))
-    return markdown(("head", "relation", "tail", "best tails"), rows)
+    return markdown(("head", "relation", "tail", "best tails (known ones are bold)"), rows)
 
 
 def write_images(model: JoBi, graph: Graph, config: TrainConfig) -> None:
@@ -394,7 +396,7 @@ def _layout() -> Any:
         "validation": {"MRR and Hits": "validation/(MRR|Hits@.*)$", **by_part},
         "inside": {
             "norms of gradients": "norms of gradients/.*",
-            "norms": "norms of embeddings/.*",
+            "norms of embeddings": "norms of embeddings/.*",
             "negatives": "negatives/.*",
             "AUC of the pair head": "AUC of the pair head/.*",
         },
@@ -413,7 +415,7 @@ def _write_histogram(tag: str, numbers: tf.Tensor) -> None:
     tf.summary.histogram(tag, numbers[:: 1 + tf.size(numbers) // MOST_NUMBERS])
 
 
-def _write_hparams(config: TrainConfig, name: str) -> None:
+def _write_hparams(config: TrainConfig) -> None:
     shown = [
         hparams.Metric(f"{group}/{METRICS[name]}", display_name=f"{split} {METRICS[name]}")
         for group, split in {"best epoch": "validation", "test": "test"}.items()
@@ -424,5 +426,14 @@ def _write_hparams(config: TrainConfig, name: str) -> None:
         key: value if isinstance(value, (bool, int, float, str)) else "default"
         for key, value in config.model_dump(exclude=left_out).items()
     }
-    hparams.hparams_config([hparams.HParam(key) for key in values], shown)
-    hparams.hparams(values, trial_id=name)
+    # All of them, since TensorBoard takes the columns from any one of the runs; it sorts those that differ first.
+    columns = hparams.hparams_config_pb(
+        [hparams.HParam(x) for x in TrainConfig.model_fields if x not in _NO_HPARAMS], shown
+    )
+    plugin_data = columns.value[0].metadata.plugin_data
+    content = plugin_data_pb2.HParamsPluginData.FromString(plugin_data.content)
+    for column in content.experiment.hparam_infos:
+        column.differs = column.name in _FIRST_HPARAMS
+    plugin_data.content = content.SerializeToString()
+    tf.summary.experimental.write_raw_pb(columns.SerializeToString(), step=0)
+    hparams.hparams(values, trial_id="")  # named by the folder, also after it was renamed or copied

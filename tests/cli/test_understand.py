@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -136,17 +137,21 @@ def test_tensorboard_tells_runs_of_one_name_apart(call, tmp_path, monkeypatch):
     paths = [tmp_path / parent / "run" for parent in ("a", "b")]
     for path in paths:
         path.mkdir(parents=True)
-    commands = []
+    (paths[0] / "logs").mkdir()
+    shown = []
 
     def started(command):
-        commands.append(command)
+        logs = Path(command[command.index("--logdir") + 1])
+        shown.append({name: Path(logs, name).resolve() for name in ("a/run", "b/run", "run")})
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(subprocess, "run", started)
     call("tensorboard", *paths)
-    assert f"a/run:{paths[0]},b/run:{paths[1]}" in commands[0]
-    (tmp_path / "c,d").mkdir()
-    assert "c,d" in call("tensorboard", paths[0], tmp_path / "c,d", status=2).stderr
+    call("tensorboard", paths[0])
+    assert shown[0]["a/run"] == shown[1]["run"] == paths[0]
+    assert shown[0]["b/run"] == paths[1]
+    call("tensorboard", tmp_path / "a")
+    assert shown[2]["run"] == paths[0]
     monkeypatch.chdir(tmp_path)
     assert "runs" in call("tensorboard", status=2).stderr
 

@@ -109,14 +109,22 @@ def test_a_histogram_counts_some_of_many_numbers(graph, tmp_path, monkeypatch):
         assert 25 < counts.sum() <= 50
 
 
-def test_runs_of_one_name_are_not_joined(graph, tmp_path):
-    names = set()
-    for folder in ("a", "b"):
-        settings = SETTINGS | {"tensorboard": "hparams", "epochs": 1}
-        run = jobi_tf.train(graph, run_dir=str(tmp_path / folder / "run"), **settings)
-        content = read(run.path / "logs").summary_metadata["_hparams_/session_start_info"].plugin_data.content
-        names.add(plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.group_name)
-    assert len(names) == 2
+def test_the_table_of_settings_has_a_row_for_each_folder_and_all_columns(graph, tmp_path):
+    columns = []
+    for joint in (True, False):
+        settings = SETTINGS | {"tensorboard": "hparams", "epochs": 1, "joint": joint}
+        found = read(jobi_tf.train(graph, run_dir=str(tmp_path / str(joint)), **settings).path / "logs")
+        start, table = (
+            plugin_data_pb2.HParamsPluginData.FromString(found.summary_metadata[f"_hparams_/{x}"].plugin_data.content)
+            for x in ("session_start_info", "experiment")
+        )
+        assert (
+            not start.session_start_info.group_name
+        )  # TensorBoard then takes the folder, whatever it is called by now
+        columns.append({x.name: x.differs for x in table.experiment.hparam_infos})
+    assert columns[0] == columns[1]
+    assert columns[0]["joint"]
+    assert not columns[0]["alpha"]
 
 
 def test_parts_can_be_left_out(graph, tmp_path):
