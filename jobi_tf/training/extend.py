@@ -16,7 +16,7 @@ from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.optimizers import LazyAdam
-from jobi_tf.training.assembly import build_batches, compile_model
+from jobi_tf.training.assembly import LARGEST_BATCH_OF_QUERIES, build_batches, compile_model
 from jobi_tf.training.callbacks import StopOnNaN
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.run import Run
@@ -138,8 +138,9 @@ def _fit(
 ) -> None:
     """Trains the embeddings of the new entities on the triples of the split, in turns with other training triples.
 
-    The number of other triples is the same, with about as many for each entity as in training. All of their negatives
-    are new entities. Otherwise new entities would rarely be negatives, and would rank high for every query.
+    Otherwise new entities would rarely be negatives, and would rank high for every query. With sampled negatives, all
+    of those of the other triples are new entities, so that as many triples give each about as many as in training.
+    Against all entities, the queries of other triples have the weight of their number.
     """
     for head in model.heads:
         head.trainable = False
@@ -158,9 +159,13 @@ def _fit(
         changes["negatives_mode"] = "by-side" if config.by_side or model.reciprocal else "own"
     config = config.replace(**changes).effective()
     compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, rate))
-    # Against all entities, other triples have the new ones as negatives already.
-    sampler: dict[str, Any] = {} if queries else {"sampler": _NewEntities(ids, new, graph.num_relations, config)}
-    streams = [build_batches(config, graph, split=SPLIT), build_batches(config, graph, **sampler)]
+    if queries:
+        every = number_of_queries(graph, "train", config.answers_per_query)
+        others = build_batches(config.replace(batch_size=min(LARGEST_BATCH_OF_QUERIES, every)), graph)
+        others = others.map(lambda x, y, weights: (x, y, {name: w * (every / count) for name, w in weights.items()}))
+    else:
+        others = build_batches(config, graph, sampler=_NewEntities(ids, new, graph.num_relations, config))
+    streams = [build_batches(config, graph, split=SPLIT), others]
     batches = tf.data.Dataset.choose_from_datasets(streams, tf.data.Dataset.range(2).repeat())
     steps = steps if steps is not None else max(100, 10 * (count // size))
     model.fit(batches, steps_per_epoch=2 * steps, callbacks=[StopOnNaN()], verbose=0)
