@@ -2,6 +2,7 @@
 
 import functools
 import math
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from jobi_tf.files import written_beside
 from .start import start_tensorflow
 
 if TYPE_CHECKING:
+    from jobi_tf.data.graph import Graph
     from jobi_tf.training.pool import Pool
     from jobi_tf.training.run import Run
 
@@ -144,6 +146,14 @@ def run_name(path: Path) -> str:
     from jobi_tf.training.run_folder import PRETRAINED
 
     return next((name for name, folder in PRETRAINED.items() if folder == path), str(path))
+
+
+def evaluation_of(graph: "Graph", run: Path) -> str:
+    """Returns the command that ranks the test split of a run, or what there is instead."""
+    path = shlex.quote(str(run))
+    if not len(graph.test):
+        return f"jobi-tf evaluate {path} --split valid" if len(graph.valid) else f"jobi-tf complete {path}"
+    return f"jobi-tf evaluate {path}"
 
 
 class _Run(click.Path):

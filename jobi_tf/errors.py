@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,8 @@ def damaged(expected: str, path: str | Path) -> Iterator[None]:
         raise DataError(f"expected {expected} in {path}, but {error.filename or path} {reason}") from error
     except _DAMAGES as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if "pickle" in reason:  # what NumPy suggests for other files
+            reason = "it is not an .npz file"
         raise DataError(f"expected {expected} in {path}, which is damaged: {reason}") from None
 
 
@@ -101,6 +103,13 @@ def check_at_least(least: int, **numbers: Any) -> None:
     for name, value in numbers.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
             raise UsageError(f"expected {name} to be a whole number of at least {least}, got {value!r}")
+
+
+def check_numbers(**values: Any) -> None:
+    """Raises a `UsageError` for an argument that is not a number."""
+    for name, value in values.items():
+        if not isinstance(value, Real):
+            raise UsageError(f"expected {name} to be a number, got {value!r}")
 
 
 def validation_message(error: Any) -> str:

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.compiled import compiled
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import UsageError, check_numbers
 from jobi_tf.serialization import constructor_arguments
 
 
@@ -20,6 +20,7 @@ class _Loss(keras.losses.Loss):
 
 
 def _share(label_smoothing: float) -> float:
+    check_numbers(label_smoothing=label_smoothing)
     if not 0 <= label_smoothing < 1:
         raise UsageError(f"expected label_smoothing from 0 to below 1, got {label_smoothing}")
     return label_smoothing
@@ -80,6 +81,7 @@ class SampledLogistic(_Loss):
         **kwargs: Any,
     ):
         super().__init__(name=name, **kwargs)
+        check_numbers(margin=margin, adversarial_temperature=adversarial_temperature)
         if adversarial_temperature < 0:
             raise UsageError(f"expected adversarial_temperature to be at least 0, got {adversarial_temperature}")
         self.margin = margin
@@ -114,6 +116,7 @@ class SampledMargin(_Loss):
 
     def __init__(self, margin: float = 1.0, name: str = "sampled_margin", **kwargs: Any):
         super().__init__(name=name, **kwargs)
+        check_numbers(margin=margin)
         self.margin = margin
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:

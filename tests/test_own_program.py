@@ -487,3 +487,9 @@ def recompiled(losses):
 def test_what_cannot_be_trained_or_ranked_is_refused(call, words):
     with pytest.raises(UsageError, match=words):
         call()
+
+
+def test_batches_of_a_larger_graph_are_refused():
+    larger = jobi_tf.training_batches(random_graph(entities=500, train=400), 400, 6)
+    with pytest.raises(jobi_tf.DataError, match="out of range"):
+        compiled().fit(larger, steps_per_epoch=1, verbose=0)

@@ -1,6 +1,5 @@
 """`jobi-tf merge`."""
 
-import shlex
 from pathlib import Path
 
 import click
@@ -9,7 +8,7 @@ import cloup
 from jobi_tf.console import print_table
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 
-from ..options import Command, out_option, run_name, runs_option
+from ..options import Command, evaluation_of, out_option, run_name, runs_option
 from ..start import start_tensorflow
 
 
@@ -45,4 +44,4 @@ def merge(runs: tuple[Path, ...], out: Path, weights: str) -> None:
     if best != out:
         click.echo(f"no better than {run_name(best)} on the validation split", err=True)
     click.echo(f"run folder {merged.path}")
-    click.echo(f"next: jobi-tf evaluate {shlex.quote(str(merged.path))}", err=True)
+    click.echo(f"next: {evaluation_of(merged.graph, out)}", err=True)

@@ -17,10 +17,20 @@ from jobi_tf.console import counts
 from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.launch import LAUNCHED
-from jobi_tf.training.config import TrainConfig, read_settings
+from jobi_tf.training.config import AUTO, TrainConfig, read_settings
 
 from ..main import INTERRUPTED, SIGNALS
-from ..options import FILE, FOLDER, GROUPS, Command, add_dataset, given, parse_assignments, settings_options
+from ..options import (
+    FILE,
+    FOLDER,
+    GROUPS,
+    Command,
+    add_dataset,
+    evaluation_of,
+    given,
+    parse_assignments,
+    settings_options,
+)
 from ..start import start_tensorflow
 
 if TYPE_CHECKING:
@@ -156,7 +166,7 @@ class _Display:
         launched = os.environ.get(LAUNCHED, "")
         several = has_servers(self.training.strategy) or has_workers(self.training.strategy)
         how = "Resume by starting all processes again with" if several and not launched else "Resume with"
-        command = " ".join(["jobi-tf", *launched.split(), "train --resume", _quoted(folder.path)])
+        command = " ".join(["jobi-tf", *launched.split(), "train --resume", shlex.quote(str(folder.path))])
         return f"Interrupted; {kept} saved. {how}:\n  {command}"
 
     def print_result(self) -> None:
@@ -168,7 +178,11 @@ class _Display:
         rows = {row["epoch"]: row for row in folder.read_metrics()}
         last, monitor = max(rows), METRICS[config.monitor]
         rankings = f"{kept.waited} ranking{'s' * (kept.waited > 1)}"
-        reason = f": {monitor} did not improve in {rankings}" if kept.finished else ", the last one"
+        reason = ", the last one" if last == config.epochs else ": a callback stopped it"
+        if kept.finished:
+            reason = f": {monitor} did not improve in {rankings}"
+        elif last < config.epochs and config.recipe == AUTO:
+            reason = ": the time was over"
         self.print(f"\ntraining {'had ended' if training.done == last else 'ended'} after epoch {last}{reason}")
         if best := rows.get(kept.best_epoch):
             values = "  ".join(f"{METRICS[name]} {best[f'val_{name}']:.4f}" for name in BETTER_IF_HIGHER)
@@ -176,9 +190,8 @@ class _Display:
         else:
             click.echo(f"epoch {last} is kept: no epoch was ranked on the validation split")
         click.echo(f"run folder {folder.path}")
-        path = _quoted(folder.path)
-        logs = f"\n      jobi-tf tensorboard {path}" if folder.logs.is_dir() else ""
-        self.print(f"next: jobi-tf evaluate {path}{logs}")
+        logs = f"\n      jobi-tf tensorboard {shlex.quote(str(folder.path))}" if folder.logs.is_dir() else ""
+        self.print(f"next: {evaluation_of(training.graph, folder.path)}{logs}")
 
 
 def _wrapped(line: str, indent: int) -> str:
@@ -252,7 +265,3 @@ def _negatives(config: TrainConfig) -> str:
             f"p {config.p:g}",
         ]
     return ", ".join(filter(None, [*parts, f"alpha {config.alpha:g}" if config.joint else ""]))
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, column, distinct, triple_keys
-from jobi_tf.errors import UsageError, check_at_least
+from jobi_tf.errors import UsageError, check_at_least, check_numbers
 
 IGNORED = -1
 LARGEST_BITMAP = 2**28  # bits: 32 MB; a power of two
@@ -121,6 +121,7 @@ class NegativeSampler:
     """
 
     def __init__(self, occurrences: Occurrences, negatives: int, p: float, train: np.ndarray | None = None):
+        check_numbers(p=p)
         if not 0 <= p <= 1:
             raise UsageError(f"expected a probability p in [0, 1], got {p}")
         check_at_least(1, negatives=negatives)

@@ -107,7 +107,7 @@ def _indices(columns: Sequence[str | int], fields: list[str], where: str) -> lis
 
 
 def _shown(fields: Sequence[str]) -> str:
-    text = ", ".join(map(repr, fields))
+    text = ", ".join(repr(x.encode("utf-8", "surrogateescape").decode("utf-8", "replace")) for x in fields)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -134,7 +134,8 @@ class Names(dict[str, int]):
     def __missing__(self, name: str) -> int:
         # Every distinct name comes here exactly once, so the loop over the rows need not check any.
         if odd := _NOT_UTF8.search(name):
-            raise ValueError(f"expected UTF-8, got byte 0x{ord(odd[0]) - 0xDC00:02x}")
+            byte = ord(odd[0]) - 0xDC00
+            raise ValueError(f"expected UTF-8, got byte 0x{byte:02x}{' (is it UTF-16?)' * (byte in (0xFE, 0xFF))}")
         if not name or name.isspace():
             raise ValueError("expected a head, a relation and a tail, got an empty field")
         if any(x in name for x in self._refused):
@@ -223,7 +224,8 @@ class TripleReader:
             raise
         except csv.Error as error:  # raised by the row after `number`
             kind = "CSV" if separator == "," else "tab-separated text"
-            raise DataError(f"{where}:{number + 1}: expected {kind}: {error}") from None
+            reason = "lines end with CR alone" if "new-line" in str(error) else error
+            raise DataError(f"{where}:{number + 1}: expected {kind}: {reason}") from None
         except ValueError as error:
             raise DataError(f"{where}:{number}: {error}: {_shown([separator.join(fields)])}") from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -263,6 +265,7 @@ def _irregular(fields: list[str], width: int, separator: str) -> str:
     expected = "3 fields (head, relation, tail)" if width == 3 else f"{width} fields as in line 1"
     others = [name for sign, name in _SEPARATORS.items() if fields and fields[0].count(sign) == width - 1]
     hint = f" (are they separated by {others[0]}?)" if len(fields) == 1 and others else ""
+    hint = hint or (": choose three by 'columns'" if len(fields) > width == 3 else "")
     return f"expected {expected} separated by {_SEPARATORS[separator]}, got {len(fields)}{hint}"
 
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import DataError, UsageError, explain
 from jobi_tf.workers import has_servers, has_workers, parts_of
 
 
@@ -28,6 +28,7 @@ class DistributedModel(keras.Model):
             UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly, it has
                 labels for other heads than the model has, or for another loss than that of the triple head, or no end
                 and no number of steps; or a head has no loss of its own.
+            DataError: an id in a batch is out of range.
         """
         if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
             kwargs.setdefault("shuffle", False)  # Keras 3.15 warns that its default has no effect
@@ -43,7 +44,12 @@ class DistributedModel(keras.Model):
             if isinstance(data, tf.data.Dataset):
                 self._check_labels(data.element_spec)
             _check_end(data, kwargs, steps)
-        return super().fit(x, *args, **kwargs)
+        try:
+            return super().fit(x, *args, **kwargs)
+        except tf.errors.InvalidArgumentError as error:
+            if sentence := explain(error):
+                raise DataError(sentence) from error
+            raise
 
     def evaluate(self, x: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Returns losses and metrics, as `keras.Model.evaluate` does.

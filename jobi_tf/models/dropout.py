@@ -4,18 +4,19 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.data.seeds import stream
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import UsageError, check_numbers
 
 
 class Dropout(keras.layers.Layer):
     """Dropout that a saved model resumes exactly: draws follow from the seed, their number, and the replica.
 
-    The state of Keras' dropout layers is not saved with a model (Keras 3.15). `noise_shape` is the shape of the mask,
-    -1 for the size of the batch; None for that of the input.
+    XLA draws other numbers than TensorFlow. The state of Keras' dropout layers is not saved with a model (Keras 3.15).
+    `noise_shape` is the shape of the mask, -1 for the size of the batch; None for that of the input.
     """
 
     def __init__(self, rate: float, seed: int, noise_shape: tuple[int, ...] | None = None):
         super().__init__(dtype="float32")
+        check_numbers(dropout=rate)
         if not 0 <= rate < 1:
             raise UsageError(f"expected a dropout rate from 0 to below 1, got {rate}")
         self.rate, self.noise_shape = rate, noise_shape

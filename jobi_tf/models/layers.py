@@ -29,6 +29,7 @@ class EmbeddingTable(keras.layers.Layer):
         self, count: int, width: int, initializer: keras.initializers.Initializer, name: str, dtype: str = "float32"
     ):
         super().__init__(name=name, dtype="float32")
+        self._wrong: ValueError | None = None  # the table in a file
         # autocast=False: under a mixed-precision policy reading a table would otherwise copy all of it.
         options = {"shape": (count, width), "dtype": dtype, "autocast": False}
         with _drawn_by_servers(initializer, (count, width)):
@@ -66,8 +67,18 @@ class EmbeddingTable(keras.layers.Layer):
         save_table(store, "0", self.table)
 
     def load_own_variables(self, store: Any) -> None:
-        """Reads the table where Keras saved it."""
-        load_table(store, "0", self.table)
+        """Reads the table where Keras saved it.
+
+        Raises:
+            ValueError: the table there has another shape.
+        """
+        try:
+            load_table(store, "0", self.table)
+        except ValueError as error:
+            # Keras 3.15 then tries again without the file, and shows only the second error.
+            self._wrong = self._wrong if "0" not in store and self._wrong else error
+            raise self._wrong from None
+        self._wrong = None
 
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Looks up every distinct id once, so that no row of the table occurs twice in the gradient.

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.data.occurrences import HEAD, TAIL
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import UsageError, check_numbers
 from jobi_tf.models.layers import Head
 from jobi_tf.models.scorers.scorer import Named, Relations, Scorer, named_object
 
@@ -44,6 +44,7 @@ class Regularizer(Named, ABC):
 
 
 def _weight(value: float) -> float:
+    check_numbers(weight=value)
     if not 0 <= value < float("inf"):
         raise UsageError(f"expected a weight of at least 0 for a regulariser, got {value}")
     return value
@@ -163,12 +164,16 @@ def get_all(
     """Returns the regularisers of a model, each given by its name, by its serialised form or as it is.
 
     Raises:
-        UsageError: there is no such regulariser, there are two of one name, or it does not suit the scorer.
+        UsageError: there is no such regulariser, there are two of one name, one does not suit the scorer, or has the
+            name of a metric.
     """
     given = [regularizers] if isinstance(regularizers, str | Regularizer) else regularizers or ()
     if not isinstance(given, list | tuple):
         raise UsageError(f"expected a list of regularizers, got {given!r}")
     objects = [named_object(x, Regularizer, REGULARIZERS) for x in given]
+    for x in objects:
+        if x.name in ("loss", "triple_loss", "pair_loss"):
+            raise UsageError(f"expected a regularizer of another class name, got {type(x).__name__}: a metric has it")
     if len({x.name for x in objects}) < len(objects):
         raise UsageError(f"expected each regularizer once, got {', '.join(x.name for x in objects)}")
     for regularizer in objects:

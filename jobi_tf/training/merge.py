@@ -89,10 +89,14 @@ def _check(runs: Sequence[Run], weights: str) -> None:
         }
         for name, (ours, theirs) in values.items():
             if ours != theirs:
-                pair = f"{first.path} has {ours}, {run.path} has {theirs}"
+                pair = f"{_name(first)} has {ours}, {_name(run)} has {theirs}"
                 raise UsageError(f"expected runs with the same {name} to merge: {pair}")
     if weights == "fitted" and not len(first.graph.valid):
         raise UsageError(f"expected validation triples in {first.graph.name} to fit weights, got none: use equal")
+
+
+def _name(run: Run) -> str:
+    return str(run.path or "a run that is not saved")
 
 
 def side_by_side(models: Sequence[JoBi], weights: np.ndarray) -> JoBi:
@@ -125,7 +129,7 @@ def _config(runs: Sequence[Run], model: JoBi) -> TrainConfig:
     own_files = {"run_dir", "soft_labels"}
     first, *others = (run.config.model_dump(exclude_unset=True, exclude=own_files) for run in runs)
     shared = {name: value for name, value in first.items() if all(x.get(name) == value for x in others)}
-    merged_from = [str(run.path) for run in runs]
+    merged_from = [_name(run) for run in runs]
     own = {"model": model.scorer.name, "reciprocal": model.reciprocal, "dim": model.dim, "joint": False, "epochs": 1}
     return TrainConfig.create({"dataset": runs[0].graph.name} | shared | own | {"merged_from": merged_from}).effective()
 
@@ -133,7 +137,7 @@ def _config(runs: Sequence[Run], model: JoBi) -> TrainConfig:
 def _record(runs: Sequence[Run], fitted: Fitted) -> dict[str, Any]:
     names = runs[0].graph.relation_names(runs[0].model.reciprocal)
     return {
-        "runs": [{"run": str(run.path), "settings": run.config.model_dump(exclude={"run_dir"})} for run in runs],
+        "runs": [{"run": _name(run), "settings": run.config.model_dump(exclude={"run_dir"})} for run in runs],
         "method": fitted.method,
         "shrinkage": fitted.shrinkage,
         "held_out_mrr": fitted.held_out,

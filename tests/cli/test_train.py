@@ -22,6 +22,15 @@ def test_prints_before_and_after(triples, call, tmp_path):
     assert "\r" not in result.output
 
 
+def test_suggests_what_can_be_done_without_test_triples(triples, call, tmp_path):
+    for shares, words in (("0.8/0.2/0", "--split valid"), ("1/0/0", "complete")):
+        folder = tmp_path / words
+        options = ("--split", shares, "--run-dir", folder, "--eval-every", 0 if words == "complete" else 1)
+        result = call("train", triples / "train.tsv", *options, *SMALL)
+        assert words in next(line for line in result.stderr.splitlines() if line.startswith("next: "))
+    assert "train" in call("evaluate", folder, status=1).stderr
+
+
 def test_prints_how_many_embeddings_were_copied(triples, call, tmp_path):
     np.savez(tmp_path / "part.npz", names=["town 3", "elsewhere"], vectors=np.ones((2, 8), np.float32))
     options = ("--entity-vectors", tmp_path / "part.npz", "--run-dir", tmp_path / "run", *SMALL)

@@ -181,9 +181,19 @@ def test_bad_lines_are_named(tmp_path, home, suffix, train, line):
     assert not list(home.glob("graphs/*"))
 
 
-def test_other_separators_are_suggested(tmp_path):
-    with pytest.raises(DataError, match="commas"):
-        load_graph(write_folder(tmp_path, train="a,r,b\n"))
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        ("a,r,b\n", "commas"),
+        ("a\tr\tb\tc\n", "'columns'"),
+        ("a\tr\tb\ra\tr\tc\r", "CR alone"),
+        (GOOD.encode("utf-16"), "UTF-16"),
+        ("r\tcafé\tb\n".encode("latin-1"), "caf\ufffd"),
+    ],
+)
+def test_what_may_be_wrong_is_suggested(tmp_path, train, words):
+    with pytest.raises(DataError, match=words):
+        load_graph(write_folder(tmp_path, train=train))
 
 
 @pytest.mark.parametrize("train", ["", "\n\n", "head\trelation\ttail\n"])

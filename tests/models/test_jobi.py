@@ -96,6 +96,26 @@ def test_values_out_of_range_are_refused(name, value):
         jobi_tf.JoBi(**{"num_entities": 4, "num_relations": 2, name: value})
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: jobi_tf.JoBi(4, 2, entity_dropout=x),
+        lambda x: jobi_tf.training_batches(random_graph(), 2, 2, p=x),
+        *(jobi_tf.SampledSoftmax, jobi_tf.SampledMargin, jobi_tf.SampledLogistic, jobi_tf.N3),
+        lambda x: jobi_tf.RuleModel(random_graph(), minutes=x),
+    ],
+)
+def test_text_is_no_number(call):
+    with pytest.raises(UsageError, match=r"'0\.5'"):
+        call("0.5")
+
+
+def test_weights_of_another_size_are_refused(tmp_path):
+    jobi_tf.JoBi(5, 2, 8).save_weights(tmp_path / "of.weights.h5")
+    with pytest.raises(ValueError, match=r"shape \(5, 8\).*\(5, 16\)"):
+        jobi_tf.JoBi(5, 2, 4).load_weights(tmp_path / "of.weights.h5")
+
+
 def test_what_is_no_triple_or_side_is_refused():
     model = jobi_tf.JoBi(5, 2, 4)
     for triples in ([("a", "b", "c")], [0, 1, 2], [[0.5, 1, 2]]):

@@ -155,6 +155,8 @@ def test_regularizers_by_name():
     assert found.get_config() == jobi_tf.N3().get_config()
     with pytest.raises(UsageError, match="n4"):
         jobi_tf.JoBi(3, 2, regularizers=["n4"])
+    with pytest.raises(UsageError, match="Loss"):
+        jobi_tf.JoBi(3, 2, regularizers=[type("Loss", (jobi_tf.N3,), {})()])
 
 
 @pytest.mark.parametrize("form", FORMS)

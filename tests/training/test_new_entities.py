@@ -207,9 +207,11 @@ def test_an_extension_learns_what_it_is_given(tmp_path):
     assert np.mean(ranks) < 8  # 16 by chance
 
 
-def test_new_entities_are_no_answer_to_everything(tmp_path):
+@pytest.mark.parametrize("more", [SETTINGS, {"loss": "full-softmax", "reciprocal": True, "joint": False}])
+def test_new_entities_are_no_answer_to_everything(tmp_path, more):
     """True answers rank above them, since they were negatives too."""
-    run = train(tmp_path / "run", epochs=40, learning_rate=0.02)
+    options = {"dim": 8, "batch_size": 50, "eval_every": 0, "callbacks": (), "epochs": 40, "learning_rate": 0.02}
+    run = jobi_tf.train(GRAPH, run_dir=tmp_path / "run", **more | options)
     given = [(f"new {i}", f"relation {r}", f"entity {t}") for i in range(10) for r, t in ((0, 1), (1, 2), (2, i))]
     names = [f"new {i}" for i in range(10)]
     above = jobi_tf.evaluate(run.extend(given), triples=GRAPH.train, candidates=names).metrics()["mean_rank"] - 1
