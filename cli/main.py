@@ -123,6 +123,8 @@ def main() -> NoReturn:
     sys.path.append("")  # for scorers in modules in the working directory
     try:
         cli.main(prog_name="jobi-tf")
+    except OSError as error:  # of help that cannot be written
+        sys.exit(f"Error: {explain(error)}")
     except SystemExit as ended:
         if ended.code == INTERRUPTED and "tensorflow" in sys.modules:
             # TensorFlow's threads may still run, and crash while Python shuts down.

@@ -44,7 +44,9 @@ def explain(error: Exception) -> str | None:
         return f"out of memory: {str(error) or 'the model or the data are too large for this machine'}"
     if isinstance(error, OSError):
         reason = error.strerror or " ".join(" ".join(map(str, error.args)).split()) or type(error).__name__
-        if "errno = 28" in reason or re.search(r"requested and \d+ written", reason):  # messages of HDF5 and NumPy
+        if number := re.search(r"errno = (\d+)", reason):  # a message of HDF5
+            reason = os.strerror(int(number[1]))
+        elif re.search(r"requested and \d+ written", reason):  # one of NumPy
             reason = os.strerror(errno.ENOSPC)
         return ": ".join(str(part) for part in (error.filename, reason) if part is not None)
     if "tensorflow" not in sys.modules:

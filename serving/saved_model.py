@@ -66,7 +66,7 @@ class Signature:
         if rows <= BATCH_ROWS:
             return await self._computed(inputs, rows)
         # All parts have as many columns as the row with the greatest k, which is added to each.
-        widest = [int(inputs["k"].argmax())] if "k" in inputs else []
+        widest = [int(np.argmax(inputs["k"]))] if "k" in inputs else []
         parts, step = [], BATCH_ROWS - len(widest)
         for start in range(0, rows, step):  # one after the other, so that small requests get in between
             chosen = [*range(start, min(start + step, rows)), *widest]

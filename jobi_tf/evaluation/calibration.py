@@ -144,7 +144,7 @@ def corrupt(triples: np.ndarray, graph: Graph, p: float, seed: int) -> tuple[np.
 
 def balanced_weights(true: np.ndarray) -> np.ndarray:
     """Returns weights, float64 [N] with sum 1, with which all triples weigh as much as all corruptions; bool [N]."""
-    return np.where(true, 0.5 / max(true.sum(), 1), 0.5 / max((~true).sum(), 1))
+    return np.where(true, 0.5 / max(int(true.sum()), 1), 0.5 / max(int((~true).sum()), 1))
 
 
 def fit(scores: np.ndarray, true: np.ndarray) -> tuple[float, float]:
