@@ -26,6 +26,8 @@ def on_page_markdown(markdown: str, page, **kwargs: object) -> str:
             return (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
         case "reference/cli.md":
             return markdown + commands(cli, "jobi-tf")
+        case "results/qualitative.md":  # long names of relations may be broken
+            return re.sub(r"^\| /\S+", lambda x: x[0].replace("/", "/<wbr>"), markdown, flags=re.MULTILINE)
         case "tutorial.md":
             return markdown + notebook(ROOT / "docs" / "tutorial.ipynb")
     return formulas(markdown.replace("](../examples/", f"]({SOURCE}/examples/"))
