@@ -124,6 +124,8 @@ def main() -> NoReturn:
     try:
         cli.main(prog_name="jobi-tf")
     except OSError as error:  # of help that cannot be written
+        if os.environ.get("JOBI_TF_TRACEBACK"):
+            raise
         sys.exit(f"Error: {explain(error)}")
     except SystemExit as ended:
         if ended.code == INTERRUPTED and "tensorflow" in sys.modules:

@@ -21,7 +21,7 @@ SPLITS = ("train", "valid", "test")
 # Usual names of the columns of heads, relations and tails; where a table has several, the first one counts.
 _HEADER = (
     ("head", "subject", "source", "from", "h", "s"),
-    ("relation", "predicate", "relationship", "property", "type", "rel", "r", "p"),
+    ("relation", "predicate", "relationship", "property", "rel", "r", "p"),
     ("tail", "object", "target", "to", "t", "o"),
 )
 _SEEN = ("seen.offsets", "seen.entities")

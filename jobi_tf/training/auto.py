@@ -201,11 +201,7 @@ def train_auto(
             beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         return [*(callbacks(training) if callable(callbacks) else callbacks), _Until(begun + total)]
 
-    run = train_as_configured(final, graph, every, labels)
-    mrr = max(x for x in run.history["val_mrr"] if x is not None)
-    if mrr < best.mrr[-1] and len(graph.valid) <= VALIDATION_TRIPLES:
-        say(f"The training has MRR {mrr:.4f}, less than in the search: it needs more time than these minutes.")
-    return run
+    return train_as_configured(final, graph, every, labels)
 
 
 def _teach(config: TrainConfig, graph: Graph, minutes: float, say: Callable[[str], None]) -> SoftLabels:
@@ -383,7 +379,7 @@ def _final(best: Candidate, given: Settings, seconds: float) -> TrainConfig:
     most = MOST_EPOCHS
     if best.epochs > AFTER_PEAK * best.peak:
         most = min(most, max(FEWEST_EPOCHS, AFTER_PEAK * best.peak))
-    epochs = given.get("epochs") or int(np.clip(0.9 * (seconds - SECONDS_TO_BEGIN) / max(best.seconds, 1e-3), 1, most))
+    epochs = given.get("epochs") or int(np.clip(0.9 * seconds / max(best.seconds, 1e-3), 1, most))
     changes = {"epochs": epochs, "eval_every": max(1, epochs // RANKINGS), "monitor": "mrr", "patience": RANKINGS + 1}
     if best.config.optimizer == "adagrad":
         changes["schedule"] = "cosine"
