@@ -149,7 +149,7 @@ def run_name(path: Path) -> str:
 
 
 def evaluation_of(graph: "Graph", run: Path) -> str:
-    """Returns the command that ranks the test split of a run, or what there is instead."""
+    """Returns the command that ranks the test split of a run, else the validation split, else lists new triples."""
     path = shlex.quote(str(run))
     if not len(graph.test):
         return f"jobi-tf evaluate {path} --split valid" if len(graph.valid) else f"jobi-tf complete {path}"

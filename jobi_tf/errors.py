@@ -9,9 +9,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 # Shortens values in messages, without writing the whole of them first.
 _SHORT = reprlib.Repr()
@@ -44,11 +44,14 @@ def explain(error: Exception) -> str | None:
         return f"out of memory: {str(error) or 'the model or the data are too large for this machine'}"
     if isinstance(error, OSError):
         reason = error.strerror or " ".join(" ".join(map(str, error.args)).split()) or type(error).__name__
+        name = error.filename
         if number := re.search(r"errno = (\d+)", reason):  # a message of HDF5
+            found = re.search(r"name = '([^']*)'", reason)
+            name = name or (found and found[1])
             reason = os.strerror(int(number[1]))
         elif re.search(r"requested and \d+ written", reason):  # one of NumPy
             reason = os.strerror(errno.ENOSPC)
-        return ": ".join(str(part) for part in (error.filename, reason) if part is not None)
+        return ": ".join(str(part) for part in (name, reason) if part is not None)
     if "tensorflow" not in sys.modules:
         return None
     from tensorflow import errors
@@ -110,7 +113,7 @@ def check_at_least(least: int, **numbers: Any) -> None:
 def check_numbers(**values: Any) -> None:
     """Raises a `UsageError` for an argument that is not a number."""
     for name, value in values.items():
-        if not isinstance(value, Real):
+        if not isinstance(value, SupportsFloat):
             raise UsageError(f"expected {name} to be a number, got {value!r}")
 
 

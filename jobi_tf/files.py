@@ -76,8 +76,8 @@ def written_beside(path: Path) -> Iterator[Path]:
     finally:
         if before.exists() and not path.exists():
             before.rename(path)
-        with suppress(OSError):  # of a read-only disk, also where there is nothing to remove
-            for left in (beside, before):
+        for left in (beside, before):
+            with suppress(OSError):  # of a read-only disk, also where there is nothing to remove
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 

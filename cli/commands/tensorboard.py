@@ -1,6 +1,5 @@
 """`jobi-tf tensorboard`."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -39,14 +38,14 @@ def tensorboard(runs: tuple[Path, ...], host: str, port: int) -> None:
     runs = runs or (Path("runs"),)
     if not any(next(path.rglob("events.out.tfevents.*"), None) for path in runs):
         click.echo("There are no logs yet; merged runs and those with --tensorboard none write none.", err=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as links:
+        logs = str(runs[0])
         if len(runs) > 1 or (runs[0] / "logs").is_dir():  # not a folder of runs
             from jobi_tf.report.runs import labels
 
+            logs = links
             for name, path in zip(labels(runs), runs, strict=True):
-                link = Path(folder, name)
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(path.absolute(), target_is_directory=True)
-        logs = folder if os.listdir(folder) else str(runs[0])
+                # Without /, since a link inside another one would be made in the folder of that run.
+                Path(links, name.replace("/", " ")).symlink_to(path.absolute(), target_is_directory=True)
         command = [sys.executable, "-c", _QUIETLY, "--logdir", logs, "--host", host, "--port", str(port)]
         raise SystemExit(subprocess.run(command).returncode != 0)

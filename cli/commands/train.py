@@ -146,11 +146,13 @@ class _Display:
 
         TensorFlow's C++ code calls Python, and some of it crashes if an exception, as of Ctrl-C, comes from there.
         """
-        with suppress(RuntimeError):  # the signal came while this thread wrote to the terminal
-            if self.progress:
-                self.progress.bar.close()
-        os.write(2, f"{self.interruption()}\n".encode())
-        os._exit(INTERRUPTED)
+        try:
+            with suppress(RuntimeError):  # the signal came while this thread wrote to the terminal
+                if self.progress:
+                    self.progress.bar.close()
+            os.write(2, f"{self.interruption()}\n".encode(errors="backslashreplace"))
+        finally:  # also if the terminal has been closed
+            os._exit(INTERRUPTED)
 
     def interruption(self) -> str:
         """Returns how to resume."""
@@ -178,11 +180,12 @@ class _Display:
         rows = {row["epoch"]: row for row in folder.read_metrics()}
         last, monitor = max(rows), METRICS[config.monitor]
         rankings = f"{kept.waited} ranking{'s' * (kept.waited > 1)}"
-        reason = ", the last one" if last == config.epochs else ": a callback stopped it"
         if kept.finished:
             reason = f": {monitor} did not improve in {rankings}"
-        elif last < config.epochs and config.recipe == AUTO:
-            reason = ": the time was over"
+        elif last == config.epochs:
+            reason = ", the last one"
+        else:
+            reason = ": the time was over" if config.recipe == AUTO else ": a callback stopped it"
         self.print(f"\ntraining {'had ended' if training.done == last else 'ended'} after epoch {last}{reason}")
         if best := rows.get(kept.best_epoch):
             values = "  ".join(f"{METRICS[name]} {best[f'val_{name}']:.4f}" for name in BETTER_IF_HIGHER)

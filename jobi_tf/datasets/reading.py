@@ -224,8 +224,8 @@ class TripleReader:
             raise
         except csv.Error as error:  # raised by the row after `number`
             kind = "CSV" if separator == "," else "tab-separated text"
-            reason = "lines end with CR alone" if "new-line" in str(error) else error
-            raise DataError(f"{where}:{number + 1}: expected {kind}: {reason}") from None
+            reason = ", got lines that end with CR alone" if "new-line" in str(error) else f": {error}"
+            raise DataError(f"{where}:{number + 1}: expected {kind}{reason}") from None
         except ValueError as error:
             raise DataError(f"{where}:{number}: {error}: {_shown([separator.join(fields)])}") from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -264,8 +264,11 @@ def _irregular(fields: list[str], width: int, separator: str) -> str:
         return "expected one row per line, got a quoted field with a line break"
     expected = "3 fields (head, relation, tail)" if width == 3 else f"{width} fields as in line 1"
     others = [name for sign, name in _SEPARATORS.items() if fields and fields[0].count(sign) == width - 1]
-    hint = f" (are they separated by {others[0]}?)" if len(fields) == 1 and others else ""
-    hint = hint or (": choose three by 'columns'" if len(fields) > width == 3 else "")
+    hint = ""
+    if len(fields) == 1 and others:
+        hint = f" (are they separated by {others[0]}?)"
+    elif len(fields) > width == 3:
+        hint = ": choose three by 'columns'"
     return f"expected {expected} separated by {_SEPARATORS[separator]}, got {len(fields)}{hint}"
 
 

@@ -156,9 +156,9 @@ def evaluate(
         split = split or "test"
     ids = graph.ids_of_triples(triples) if split is None else np.asarray(graph.split(split))
     if not len(ids):
-        others = ", ".join(name for name in SPLITS if len(graph.split(name)))
-        reason = "`triples`" if split is None else f"{split}: {graph.name} has {others}"
-        raise DataError(f"expected triples to rank, got none of {reason}")
+        others = " and ".join(name for name in SPLITS if len(graph.split(name)))
+        where = "in `triples`" if split is None else f"in the split {split}: the graph has {others} triples"
+        raise DataError(f"expected triples to rank, got none {where}")
     if filter_with is None:
         filter_with = ("train", "valid") if split in ("train", "valid") else SPLITS
     splits = (filter_with,) if isinstance(filter_with, str) else filter_with

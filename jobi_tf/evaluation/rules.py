@@ -76,8 +76,8 @@ class RuleModel(ByName, NumpyModel):
     """
 
     def __init__(self, graph: Graph, minutes: float = 5, min_confidence: float = 0.01):
+        check_numbers(minutes=minutes, min_confidence=min_confidence)
         for name, value in (("minutes", minutes), ("min_confidence", min_confidence)):
-            check_numbers(**{name: value})
             if not value > 0:
                 raise UsageError(f"expected {name} to be above 0, got {value}")
         check_is_graph(graph)

@@ -28,7 +28,7 @@ class DistributedModel(keras.Model):
             UsageError: the devices of the strategy cannot share the batches of the `tf.data.Dataset` evenly, it has
                 labels for other heads than the model has, or for another loss than that of the triple head, or no end
                 and no number of steps; or a head has no loss of its own.
-            DataError: an id in a batch is out of range.
+            DataError: an id in a batch is out of range; XLA and GPUs do not notice it.
         """
         if isinstance(x, tf.data.Dataset | tf.distribute.DistributedDataset):
             kwargs.setdefault("shuffle", False)  # Keras 3.15 warns that its default has no effect

@@ -29,7 +29,7 @@ class EmbeddingTable(keras.layers.Layer):
         self, count: int, width: int, initializer: keras.initializers.Initializer, name: str, dtype: str = "float32"
     ):
         super().__init__(name=name, dtype="float32")
-        self._wrong: ValueError | None = None  # the table in a file
+        self._mismatch: str | None = None  # of the table in a file
         # autocast=False: under a mixed-precision policy reading a table would otherwise copy all of it.
         options = {"shape": (count, width), "dtype": dtype, "autocast": False}
         with _drawn_by_servers(initializer, (count, width)):
@@ -72,13 +72,14 @@ class EmbeddingTable(keras.layers.Layer):
         Raises:
             ValueError: the table there has another shape.
         """
+        mismatch, self._mismatch = self._mismatch, None
+        if mismatch and "0" not in store:  # Keras 3.15 tries again without the file, and shows the second error only
+            raise ValueError(mismatch)
         try:
             load_table(store, "0", self.table)
         except ValueError as error:
-            # Keras 3.15 then tries again without the file, and shows only the second error.
-            self._wrong = self._wrong if "0" not in store and self._wrong else error
-            raise self._wrong from None
-        self._wrong = None
+            self._mismatch = str(error)
+            raise
 
     def lookup(self, *ids: tf.Tensor, xla: bool = False) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Looks up every distinct id once, so that no row of the table occurs twice in the gradient.

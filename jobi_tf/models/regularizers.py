@@ -173,7 +173,9 @@ def get_all(
     objects = [named_object(x, Regularizer, REGULARIZERS) for x in given]
     for x in objects:
         if x.name in ("loss", "triple_loss", "pair_loss"):
-            raise UsageError(f"expected a regularizer of another class name, got {type(x).__name__}: a metric has it")
+            raise UsageError(
+                f"expected a regularizer of another class name, got {type(x).__name__}, the name of a metric"
+            )
     if len({x.name for x in objects}) < len(objects):
         raise UsageError(f"expected each regularizer once, got {', '.join(x.name for x in objects)}")
     for regularizer in objects:

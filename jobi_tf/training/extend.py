@@ -140,13 +140,14 @@ def _fit(
 
     Otherwise new entities would rarely be negatives, and would rank high for every query. With sampled negatives, all
     of those of the other triples are new entities, so that as many triples give each about as many as in training.
-    Against all entities, the queries of other triples have the weight of their number.
+    Against all entities, the loss of other queries is multiplied by the number of training triples for each given one.
     """
     for head in model.heads:
         head.trainable = False
     queries = config.full_softmax or model.heads[0].net is not None
     count = number_of_queries(graph, SPLIT, config.answers_per_query) if queries else len(ids)
-    size = min(config.batch_size or 1000, count)
+    largest = config.batch_size or (LARGEST_BATCH_OF_QUERIES if queries else 1000)
+    size = min(largest, count)
     changes: dict[str, Any] = {
         "batch_size": size,
         "schedule": "constant",
@@ -160,9 +161,10 @@ def _fit(
     config = config.replace(**changes).effective()
     compile_model(model, config, steps=1, optimizer=_RowsAdam(new, model.num_entities, rate))
     if queries:
-        every = number_of_queries(graph, "train", config.answers_per_query)
-        others = build_batches(config.replace(batch_size=min(LARGEST_BATCH_OF_QUERIES, every)), graph)
-        others = others.map(lambda x, y, weights: (x, y, {name: w * (every / count) for name, w in weights.items()}))
+        most = number_of_queries(graph, "train", config.answers_per_query)
+        others = build_batches(config.replace(batch_size=min(largest, most)), graph)
+        times = len(graph.train) / len(ids)
+        others = others.map(lambda x, y, weights: (x, y, {name: w * times for name, w in weights.items()}))
     else:
         others = build_batches(config, graph, sampler=_NewEntities(ids, new, graph.num_relations, config))
     streams = [build_batches(config, graph, split=SPLIT), others]

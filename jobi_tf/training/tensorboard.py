@@ -47,7 +47,7 @@ _NO_HPARAMS = {
     *("columns", "header", "weights", "split", "run_dir", "checkpoint_every"),
     *("tensorboard", "profile", "strategy", "devices", "logical_devices", *RECORDED),
 }
-_FIRST_HPARAMS = {"dataset", "model", "joint", "dim", "learning_rate"}  # the only ones that TensorBoard shows at first
+_FIRST_HPARAMS = {"dataset", "model", "joint", "dim", "learning_rate"}  # the columns that are shown first
 _OF_BEST = ("mrr", "hits@10")  # metrics of the epoch that is kept
 _VALUES = ("name", "value")
 _TAGS = {
@@ -426,7 +426,7 @@ def _write_hparams(config: TrainConfig) -> None:
         key: value if isinstance(value, (bool, int, float, str)) else "default"
         for key, value in config.model_dump(exclude=left_out).items()
     }
-    # All of them, since TensorBoard takes the columns from any one of the runs; it sorts those that differ first.
+    # The columns of all settings, since TensorBoard takes those of any one run; those marked as different come first.
     columns = hparams.hparams_config_pb(
         [hparams.HParam(x) for x in TrainConfig.model_fields if x not in _NO_HPARAMS], shown
     )

@@ -28,7 +28,7 @@ def test_suggests_what_can_be_done_without_test_triples(triples, call, tmp_path)
         options = ("--split", shares, "--run-dir", folder, "--eval-every", 0 if words == "complete" else 1)
         result = call("train", triples / "train.tsv", *options, *SMALL)
         assert words in next(line for line in result.stderr.splitlines() if line.startswith("next: "))
-    assert "train" in call("evaluate", folder, status=1).stderr
+    assert "has train triples" in call("evaluate", folder, status=1).stderr
 
 
 def test_prints_how_many_embeddings_were_copied(triples, call, tmp_path):

@@ -142,16 +142,19 @@ def test_tensorboard_tells_runs_of_one_name_apart(call, tmp_path, monkeypatch):
 
     def started(command):
         logs = Path(command[command.index("--logdir") + 1])
-        shown.append({name: Path(logs, name).resolve() for name in ("a/run", "b/run", "run")})
+        shown.append({name: Path(logs, name).resolve() for name in ("a run", "b run", "run")})
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(subprocess, "run", started)
     call("tensorboard", *paths)
     call("tensorboard", paths[0])
-    assert shown[0]["a/run"] == shown[1]["run"] == paths[0]
-    assert shown[0]["b/run"] == paths[1]
+    assert shown[0]["a run"] == shown[1]["run"] == paths[0]
+    assert shown[0]["b run"] == paths[1]
     call("tensorboard", tmp_path / "a")
     assert shown[2]["run"] == paths[0]
+    (nested := paths[0] / "b" / "run").mkdir(parents=True)
+    call("tensorboard", paths[0], nested, paths[1])
+    assert [x.name for x in nested.parent.iterdir()] == ["run"]
     monkeypatch.chdir(tmp_path)
     assert "runs" in call("tensorboard", status=2).stderr
 

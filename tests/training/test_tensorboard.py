@@ -118,9 +118,8 @@ def test_the_table_of_settings_has_a_row_for_each_folder_and_all_columns(graph, 
             plugin_data_pb2.HParamsPluginData.FromString(found.summary_metadata[f"_hparams_/{x}"].plugin_data.content)
             for x in ("session_start_info", "experiment")
         )
-        assert (
-            not start.session_start_info.group_name
-        )  # TensorBoard then takes the folder, whatever it is called by now
+        # TensorBoard then takes the folder, whatever it is called by now.
+        assert not start.session_start_info.group_name
         columns.append({x.name: x.differs for x in table.experiment.hparam_infos})
     assert columns[0] == columns[1]
     assert columns[0]["joint"]
