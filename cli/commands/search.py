@@ -12,7 +12,7 @@ from jobi_tf.console import JobDisplay, duration, print_table
 from jobi_tf.errors import MissingExtraError, UsageError
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS, metric_texts
 
-from ..options import COUNT, Command, jobs_option, out_option, parse_assignments, setting_text
+from ..options import COUNT, Command, evaluation_of, jobs_option, out_option, parse_assignments, setting_text
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -151,6 +151,6 @@ def _print_result(results: "Results", quiet: bool) -> None:
         click.echo(f"written: trials.csv, best.yaml{pictures}", err=True)
         best = run_folder(results.path, ranked[0]).path
         other = "" if best.exists() else "  (on the machine that trained it)"
-        click.echo(f"next: jobi-tf evaluate {shlex.quote(str(best))}{other}", err=True)
+        click.echo(f"next: {evaluation_of(results.space.config({}).load_graph(), best)}{other}", err=True)
         click.echo(f"      jobi-tf train --config {shlex.quote(str(results.path / BEST))} --seed 1", err=True)
         click.echo(f"      jobi-tf tensorboard {shlex.quote(str(results.path))}", err=True)

@@ -77,6 +77,10 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
                 raise DataError(f"expected a saved model in {path}, got a truncated file or one of another kind")
+            with zipfile.ZipFile(file) as archive:
+                # Keras reads weights from places in the archive, which from Python 3.12 on is without this check.
+                if member := archive.testzip():
+                    raise ValueError(f"Bad CRC-32 for file {member!r}")
         try:
             return keras.saving.load_model(path, compile=compile)
         except TypeError as error:

@@ -16,7 +16,7 @@ OPTIONS += ("--patience", "9")
 
 def stop(folder, number: int, epochs: int, *options: object) -> tuple[int, str]:
     """Starts a training, stops it by a signal after some epochs, and returns its exit status and last words."""
-    command = [sys.executable, "-m", "jobi_tf.cli", "train", *options]
+    command = [sys.executable, "-m", "jobi_tf", "train", *options]
     ended = stop_when(lambda: len(epoch_rows(folder)) >= epochs, command, number)
     return ended.returncode, ended.stderr
 

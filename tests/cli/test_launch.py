@@ -35,7 +35,7 @@ def umls(shared, monkeypatch):
 
 def start(*arguments: object, workers: int = 2, servers: int = 0, command: str = "train") -> subprocess.Popen:
     processes = ["--workers", str(workers), "--servers", str(servers)]
-    line = [sys.executable, "-m", "jobi_tf.cli", "launch", *processes, "--", command, *map(str, arguments)]
+    line = [sys.executable, "-m", "jobi_tf", "launch", *processes, "--", command, *map(str, arguments)]
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     # In a session of its own: a signal goes to this process alone, whoever runs the tests.
     return subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
@@ -221,7 +221,7 @@ def test_a_worker_that_waits_for_others_can_be_ended(tmp_path):
     ports = _free_ports(2)
     cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
     environment = {**os.environ, "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}})}
-    command = [sys.executable, "-m", "jobi_tf.cli", "train", "--dataset", "world", "--run-dir", tmp_path / "run"]
+    command = [sys.executable, "-m", "jobi_tf", "train", "--dataset", "world", "--run-dir", tmp_path / "run"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment, start_new_session=True)
     try:
         while True:

@@ -36,14 +36,14 @@ def test_help_imports_nothing_heavy(tmp_path):
 
 
 def test_module_and_version(tmp_path):
-    command = [sys.executable, "-m", "jobi_tf.cli", "--version"]
+    command = [sys.executable, "-m", "jobi_tf", "--version"]
     output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert output == f"jobi-tf {jobi_tf.__version__}\n"
 
 
 @pytest.mark.processes
 def test_closed_streams(tmp_path):
-    command = f"{sys.executable} -m jobi_tf.cli predict world --head France --relation capital"
+    command = f"{sys.executable} -m jobi_tf predict world --head France --relation capital"
     for closed in (">&-", "<&- >&- 2>&-"):
         assert subprocess.run(["sh", "-c", f"{command} {closed}"], cwd=tmp_path).returncode == 0
 

@@ -115,7 +115,7 @@ def test_unknown_names_of_a_file(url, call, tmp_path):
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://127.0.0.1:PORT"])
 def test_wrong_servers(server, url):
     url = url.replace("PORT", str(server.address[1]))
-    command = [sys.executable, "-m", "jobi_tf.cli", "predict", "--server", url, "--model", "towns", *QUERY]
+    command = [sys.executable, "-m", "jobi_tf", "predict", "--server", url, "--model", "towns", *QUERY]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert url in done.stderr

@@ -25,7 +25,7 @@ def exports(run, tmp_path_factory) -> Path:
 @contextmanager
 def serving(*arguments: object) -> Iterator[str]:
     """Runs `jobi-tf serve` until the block ends, which sends SIGTERM; gives the address of REST."""
-    command = [sys.executable, "-m", "jobi_tf.cli", "serve", *map(str, arguments)]
+    command = [sys.executable, "-m", "jobi_tf", "serve", *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             line = next(line for line in process.stdout if line.startswith("serving "))

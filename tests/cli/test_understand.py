@@ -161,7 +161,7 @@ def test_tensorboard_tells_runs_of_one_name_apart(call, tmp_path, monkeypatch):
 
 @pytest.mark.processes
 def test_tensorboard_starts_without_messages_of_tensorflow(run):
-    command = [sys.executable, "-m", "jobi_tf.cli", "tensorboard", run, "--port", "0"]
+    command = [sys.executable, "-m", "jobi_tf", "tensorboard", run, "--port", "0"]
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         for line in process.stderr:

@@ -35,7 +35,7 @@ def test_a_stopped_experiment_continues_where_it_was(tmp_path, call):
     experiment = tmp_path / "mine.yaml"
     experiment.write_text(yaml.safe_dump(EXPERIMENT))
     arguments = ["reproduce", experiment, "--runs", tmp_path / "runs", "--out", tmp_path / "out"]
-    command = [sys.executable, "-m", "jobi_tf.cli", *arguments]
+    command = [sys.executable, "-m", "jobi_tf", *arguments]
 
     def has_begun() -> bool:
         return any(len(epoch_rows(run)) > 2 for run in tmp_path.glob("runs/world/*/seed-0"))

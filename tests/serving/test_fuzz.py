@@ -27,7 +27,7 @@ MOST_GROWTH = 48  # MB, of 30,000 requests
 def server(first, tmp_path_factory) -> Iterator[tuple[subprocess.Popen, int, int]]:
     folder = tmp_path_factory.mktemp("fuzz")
     limits = ["--max-body", "1000000", "--max-rows", "500", "--max-requests", "64", "--timeout", "2"]
-    command = [sys.executable, "-m", "jobi_tf.cli", "serve", str(first), "--name", "graph", *limits]
+    command = [sys.executable, "-m", "jobi_tf", "serve", str(first), "--name", "graph", *limits]
     process = subprocess.Popen(
         [*command, "--rest-port", "0", "--grpc-port", "0"],
         stdout=subprocess.PIPE,

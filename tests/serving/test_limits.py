@@ -306,7 +306,7 @@ def test_settings_and_the_package_are_light():
 
 def test_the_server_does_not_import_keras(tmp_path):
     """Which takes as long as TensorFlow itself."""
-    command = [sys.executable, "-X", "importtime", "-m", "jobi_tf.cli", "serve", str(tmp_path)]
+    command = [sys.executable, "-X", "importtime", "-m", "jobi_tf", "serve", str(tmp_path)]
     done = subprocess.run([*command, "--rest-port", "0", "--grpc-port", "0"], capture_output=True, text=True)
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert done.returncode == 1

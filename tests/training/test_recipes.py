@@ -123,7 +123,7 @@ def test_auto_learns_from_a_teacher_where_there_is_time(tmp_path, capsys, monkey
 
 @pytest.mark.processes
 def test_auto_trains_on_several_logical_devices(tmp_path):
-    triples, command = write_towns(tmp_path / "towns"), [sys.executable, "-m", "jobi_tf.cli", "train", "--quiet"]
+    triples, command = write_towns(tmp_path / "towns"), [sys.executable, "-m", "jobi_tf", "train", "--quiet"]
     options = ["--recipe", "auto", "--minutes", "0.05", "--dim", "4", "--epochs", "1", "--logical-devices", "2"]
     subprocess.run([*command, "--dataset", triples, *options, "--run-dir", tmp_path / "run"], check=True)
     assert jobi_tf.load_run(tmp_path / "run").config.logical_devices == 2

@@ -326,7 +326,7 @@ def test_a_killed_search_loses_and_doubles_nothing(tmp_path, call, monkeypatch):
 def test_two_processes_begin_one_search(tmp_path):
     path, out = tmp_path / "small.yaml", tmp_path / "out"
     space({"dim": [2, 4]}, 1, sampler="grid").write(path)
-    command = [sys.executable, "-m", "jobi_tf.cli", "search", path, "--out", out, "-q"]
+    command = [sys.executable, "-m", "jobi_tf", "search", path, "--out", out, "-q"]
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     assert [(process.communicate()[1], process.returncode) for process in both] == [("", 0)] * 2
     assert sorted(row["dim"] for row in rows(out)) == ["2", "4"]

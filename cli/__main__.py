@@ -1,5 +1,0 @@
-"""`python -m jobi_tf.cli`."""
-
-from .main import main
-
-main()
