@@ -36,6 +36,7 @@ BELOW["report"] = {*BELOW["jobs"], "jobs", "export"}
 BELOW["tuning"] = {*BELOW["report"], "report"}
 BELOW["reproduce"] = {*BELOW["tuning"], "tuning"}
 BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "export", "serving", "launch"}
+BELOW["__main__"] = {"cli"}
 
 HEAVY = {"tensorflow", "keras", "numpy", "tensorboard", "tensorflow_datasets", "grpc"}
 
