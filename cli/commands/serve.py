@@ -1,5 +1,6 @@
 """`jobi-tf serve`."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def serve(folder: Path, name: str | None, **options: Any) -> None:
     settings = ServerSettings(folder, name or "", **options)
     if settings.token is None and not (settings.host in ("localhost", "::1") or settings.host.startswith("127.")):
         warn(f"whoever reaches {settings.host} can send requests: --token-file restricts them")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else it reports a port in use as well
     start_tensorflow(keras=False)
     with needs("serving needs gRPC, Starlette, uvicorn and others", "serving"):
         from jobi_tf.serving.server import serve

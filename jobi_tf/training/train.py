@@ -195,7 +195,7 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
     config = with_servers(before.replace(**changes | {"run_dir": str(folder.path)}))
     checkpoints = folder.checkpoints()
     if not checkpoints:
-        raise DataError(f"expected a checkpoint in {folder.path}, got none: start a new training")
+        raise DataError(f"expected a checkpoint in {folder.path}, got none: delete the folder and start a new training")
     for name in changes:
         if name not in MAY_CHANGE_ON_RESUME and getattr(config, name) != getattr(before, name):
             values = f"{name} {getattr(before, name)} as in {folder.path}, got {getattr(config, name)}"

@@ -42,7 +42,7 @@ function fillForm() {
   const query = new URLSearchParams(location.hash.slice(1));
   turn(query.get("find") === "head" ? "head" : "tail");
   for (const id of ["head", "relation", "tail"]) $(id).value = query.get(id) ?? "";
-  $("k").value = query.get("k") ?? 10;
+  $("k").value = Math.max(1, Math.floor(query.get("k") ?? 10)) || 10;
   $("new-only").checked = query.has("new");
 }
 
@@ -68,6 +68,8 @@ async function answer() {
     return;
   }
   const { find: side, relation, k, new: newOnly, [given()]: entity } = formQuery();
+  const triple = side === "tail" ? `${entity} → ${relation} → ?` : `? → ${relation} → ${entity}`;
+  document.title = `${triple} · ${model}`;
   const inputs = { [given()]: [entity], relation: [relation], k: [Number(k)] };
   const body = { signature_name: `predict_${newOnly ? "new_" : ""}${side}s`, inputs };
   const path = `v1/models/${encodeURIComponent(model)}:predict`;
@@ -79,7 +81,6 @@ async function answer() {
     throw new Error(`The model does not know the ${found.outputs.known[0] ? `relation ${relation}` : `entity ${entity}`}.`);
   }
   const names = outputs[side][0].filter((name) => name);
-  const triple = side === "tail" ? `${entity} → ${relation} → ?` : `? → ${relation} → ${entity}`;
   $("question").textContent = triple;
   $("sought").textContent = side === "tail" ? "Tail" : "Head";
   const rows = names.map((name, i) => row(i + 1, name, outputs.score[0][i], outputs.probability[0][i], outputs.seen[0][i]));
@@ -87,7 +88,6 @@ async function answer() {
   $("answers").hidden = rows.length === 0;
   const most = outputs[side][0].length < Number($("k").value) ? `: the model was exported for at most ${outputs[side][0].length}` : "";
   message(`${names.length} ${names.length === 1 ? side : `${side}s`}, best first${most}.`);
-  document.title = `${triple} · ${model}`;
 }
 
 function row(rank, name, score, probability, seen) {
