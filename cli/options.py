@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 FOLDER = cloup.dir_path(path_type=Path, exists=True)
 FILE = cloup.file_path(path_type=Path, exists=True)
-OUT_FOLDER = cloup.dir_path(path_type=Path)
 COUNT = click.IntRange(min=1)
 MOST_IDS = 2**31 - 1  # of entities and of relations, since ids are int32
 IDS = click.IntRange(1, MOST_IDS)
@@ -47,6 +46,16 @@ class FloatRange(click.FloatRange):
 POSITIVE = FloatRange(min=0, min_open=True)
 
 
+class _OutFolder(click.Path):
+    """A folder to write, whose name is not empty, as that of a shell's variable without a value is."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Returns the path."""
+        if value == "":
+            self.fail("Expected the name of a folder, got ''.", parameter, context)
+        return super().convert(value, parameter, context)
+
+
 class _OutFile(click.Path):
     """A file to write. Its folder must exist, which is checked before any work is done."""
 
@@ -58,6 +67,7 @@ class _OutFile(click.Path):
         return path
 
 
+OUT_FOLDER = _OutFolder(file_okay=False, path_type=Path)
 OUT_FILE = _OutFile(dir_okay=False, path_type=Path)
 
 # What users of other libraries type, and the option here; for settings see `jobi_tf.training.config.SYNONYMS`.

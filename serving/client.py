@@ -290,4 +290,4 @@ def _reason(reply: Any) -> str:
     try:
         return str(reply.json()["error"])
     except (KeyError, TypeError, ValueError):
-        return reply.text[:200]
+        return reply.reason_phrase if "html" in reply.headers.get("content-type", "") else reply.text[:200]

@@ -111,7 +111,7 @@ class Model:
                     self.check_rows(rows)
                     k = int(inputs["k"].max(initial=0)) if "k" in inputs else 0
                     if rows * k > MOST_ANSWERS:
-                        raise invalid(f"expected at most {MOST_ANSWERS:,} answers to a request, got {rows} rows × {k}")
+                        raise invalid(f"expected at most {MOST_ANSWERS:,} answers to a request, got {rows:,} × {k:,}")
                     return version, found, await found.predict(inputs, rows)
             except TimeoutError:
                 message = f"expected an answer within {limit:g} s"
@@ -126,10 +126,13 @@ class Model:
         """Loads the newest version for the first time; raises a `JobiError` without one."""
         await self.refresh(settled=False)
         if not self.available:
-            broken = "; ".join(f"version {version.number}: {version.error}" for version in self.versions.values())
             folder = self._settings.folder
+            if self.versions:  # the log has the reasons
+                raise JobiError(
+                    f"expected exported versions in {folder}, got {len(self.versions)} that cannot be served"
+                )
             hint = f": it is a version, so serve {folder.parent}" if (folder / "saved_model.pb").is_file() else ""
-            raise JobiError(f"expected exported versions in {folder}, got {broken or 'none'}{hint}")
+            raise JobiError(f"expected exported versions in {folder}, got none{hint}")
 
     def announce(self, addresses: str) -> None:
         """Logs which version is served, now and whenever another one is loaded."""

@@ -1,7 +1,9 @@
 """Writing a run as a version of a SavedModel."""
 
+import errno
 import hashlib
 import json
+import os
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -196,7 +198,12 @@ def _check_weights(model: JoBi, dtype: str) -> None:
 
 def _write(target: Path, run: "jobi_tf.Run", servable: Servable, exported: Exported, warmup: bool) -> None:
     functions = servable.trace()
-    tf.saved_model.save(servable, str(target), signatures=functions)
+    try:
+        tf.saved_model.save(servable, str(target), signatures=functions)
+    except tf.errors.ResourceExhaustedError as error:  # names a file that is gone by now
+        if os.strerror(errno.ENOSPC) not in error.message:
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(exported.path)) from None
     requests = example_requests(run.graph, max(BATCHES), exported.top_k)
     if warmup:
         try:

@@ -15,6 +15,7 @@ from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, cosines, explain
+from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.evaluation.ranker import check_finite, check_graph, full_float32
 from jobi_tf.files import check_new, new_folder
 from jobi_tf.models import scorers
@@ -267,6 +268,8 @@ def load_runs(runs: Sequence[Run | str | Path]) -> list[Run]:
 def read_model(files: RunFolder, config: TrainConfig, graph: Graph) -> JoBi:
     """Reads the best model of a run, or that of the last checkpoint; a `DataError` if it is missing or damaged."""
     path = next((x for x in (files.model, files.sharded_model, *files.checkpoints()[-1:]) if x.exists()), None)
+    if path not in (files.model, files.sharded_model) and best_row(files.read_metrics(), config.monitor):
+        raise DataError(f"expected the best model of a ranked run in {files.model}, which does not exist")
     if path is None:
         raise DataError(f"expected a trained model in {files.path}, but that run has no checkpoint yet")
     if has_weights(path):

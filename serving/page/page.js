@@ -70,7 +70,7 @@ async function answer() {
   const { find: side, relation, k, new: newOnly, [given()]: entity } = formQuery();
   const triple = side === "tail" ? `${entity} → ${relation} → ?` : `? → ${relation} → ${entity}`;
   document.title = `${triple} · ${model}`;
-  const inputs = { [given()]: [entity], relation: [relation], k: [Number(k)] };
+  const inputs = { [given()]: [entity], relation: [relation], k: [Math.min(Number(k), 1000)] }; // no model is exported for more
   const body = { signature_name: `predict_${newOnly ? "new_" : ""}${side}s`, inputs };
   const path = `v1/models/${encodeURIComponent(model)}:predict`;
   const { outputs, error } = await call(path, body).catch((error) => ({ error }));

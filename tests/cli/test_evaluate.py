@@ -146,6 +146,7 @@ def mix_runs(run):
         (damage_graph, "graph"),
         (cut_model, "model.keras"),
         (flip_model, "model.keras"),
+        (lambda run: (run / "model.keras").unlink(), "model.keras"),
         (mix_runs, "different runs"),
         (lambda run: shutil.rmtree(run / "graph"), "no graph.json"),
     ],

@@ -74,4 +74,5 @@ def test_not_a_run_and_not_a_folder(run, call, tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
     assert str(path) in call("export", run, path, status=2).stderr
+    assert "''" in call("export", run, "", status=2).stderr  # a shell's variable without a value
     assert str(path) in call("export", run, path / "x", status=1).stderr
