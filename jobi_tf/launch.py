@@ -66,7 +66,7 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
     jobs = {"chief": 1, "worker": workers, "ps": servers} if servers else {"worker": workers}
     ports = iter(_free_ports(sum(jobs.values())))
     cluster = {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
-    command = [sys.executable, "-m", "jobi_tf.cli", *arguments]
+    command = [sys.executable, "-m", "jobi_tf", *arguments]
     tasks: list[_Task] = []
     received: set[int] = set()
 
