@@ -30,7 +30,7 @@ UNSETTLED = 3  # steps after a pause that are not measured, since their batches 
 BLOCKS = (128, 256, 512, 1024, 2048)  # queries
 MOST_SCORES = 2**28  # at a time
 PATIENCE = 60.0  # seconds to wait for an answer of a server
-JOBI_TF = [str(Path(sys.executable).with_name("jobi-tf"))]  # not a module, whose name has changed
+JOBI_TF = [str(Path(sys.executable).with_name("jobi-tf"))]  # older checkouts have another module
 MODEL = "graph"
 
 

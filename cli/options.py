@@ -47,7 +47,7 @@ POSITIVE = FloatRange(min=0, min_open=True)
 
 
 class _OutFolder(click.Path):
-    """A folder to write, whose name is not empty, as that of a shell's variable without a value is."""
+    """A folder to write. Its name must not be empty, as it is when a shell variable is unset."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the path."""

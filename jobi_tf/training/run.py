@@ -269,7 +269,7 @@ def read_model(files: RunFolder, config: TrainConfig, graph: Graph) -> JoBi:
     """Reads the best model of a run, or that of the last checkpoint; a `DataError` if it is missing or damaged."""
     path = next((x for x in (files.model, files.sharded_model, *files.checkpoints()[-1:]) if x.exists()), None)
     if path not in (files.model, files.sharded_model) and best_row(files.read_metrics(), config.monitor):
-        raise DataError(f"expected the best model of a ranked run in {files.model}, which does not exist")
+        raise DataError(f"expected the model of the best epoch in {files.model}, which does not exist")
     if path is None:
         raise DataError(f"expected a trained model in {files.path}, but that run has no checkpoint yet")
     if has_weights(path):

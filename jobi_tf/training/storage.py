@@ -78,7 +78,7 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
             if not zipfile.is_zipfile(file):
                 raise DataError(f"expected a saved model in {path}, got a truncated file or one of another kind")
             with zipfile.ZipFile(file) as archive:
-                # Keras reads weights from places in the archive, which from Python 3.12 on is without this check.
+                # Python 3.12 and later skip this check for files that are not read from start to end, as h5py reads.
                 if member := archive.testzip():
                     raise ValueError(f"Bad CRC-32 for file {member!r}")
         try:
