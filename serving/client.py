@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import numpy as np
 
@@ -190,8 +190,10 @@ class Client:
             raise UsageError(f"expected k to be at most {most}, as the model was exported for no more, got {k}")
         for (entity, relation), known in zip(rows, outputs["known"], strict=True):
             if not known:
-                unknown = f"relation: {relation}" if self.embed([entity]).known[0] else f"entity: {entity}"
-                raise UnknownNameError(f"unknown {unknown}", (entity, relation))
+                kind, name = ("relation", relation) if self.embed([entity]).known[0] else ("entity", entity)
+                near = " or ".join(map(repr, self._similar(kind, name)))
+                hint = f"; did you mean {near}?" if near else ""
+                raise UnknownNameError(f"unknown {kind}: {name}{hint}", (entity, relation))
         # Where there are fewer than k answers, the rest of a row has the name "".
         fields = [outputs[name] for name in (sought, "score", "probability", "seen")]
         return [
@@ -230,6 +232,14 @@ class Client:
         except (DataError, KeyError, ValueError):  # TensorFlow Serving has no such path
             raise UsageError(f"expected the name of a model, as {self._url} does not list its models") from None
         return name
+
+    def _similar(self, kind: str, name: str) -> list[str]:
+        """Returns a few names like an unknown one; none from TensorFlow Serving, which has no such path."""
+        query = urlencode({"kind": kind, "prefix": name, "limit": 3})
+        try:
+            return list(self._call("GET", f"{self._path}/names?{query}")["names"]) if name else []
+        except JobiError:
+            return []
 
     def _predict(
         self, signature: str, names: tuple[str, ...], rows: list[Sequence[str]], **same: int

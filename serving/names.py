@@ -1,15 +1,17 @@
-"""Names that contain a text, for the suggestions of the page."""
+"""Names that contain or resemble a text, for suggestions."""
 
 from pathlib import Path
 
 import numpy as np
 
+from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError
 
 FILES = {"entity": "entities.tsv", "relation": "relations.tsv"}
 # Bytes that are searched for a text in the middle of a name, which takes a few milliseconds: those of the names with
 # most triples, some 200,000. The beginnings of all names are searched.
 _SEARCHED = 2**22
+_COMPARED = 2**20  # bytes whose names are compared with a misspelt one, which takes longer
 
 
 class NameList:
@@ -27,13 +29,19 @@ class NameList:
         self._breaks, self._folded_breaks = _breaks(self._names), _breaks(self._folded)
 
     def search(self, text: str, limit: int) -> list[str]:
-        """Returns names that begin with a text, and after them names that contain it, without regard to case."""
+        """Returns names that begin with a text and, after them, names that contain it; or else the most similar ones.
+
+        Upper and lower case are the same.
+        """
         part = text.casefold().encode()
         if b"\n" in part:
             return []
         found = self._find(b"\n" + part, limit, len(self._folded) - 1)
         if part and len(found) < limit:
             found = list(dict.fromkeys([*found, *self._find(part, 2 * limit, _SEARCHED)]))
+        if not found:
+            compared = self._names[1:_COMPARED].decode(errors="ignore").splitlines()
+            return Vocabulary(compared, "name").nearest(text, limit)
         return [self._names[self._breaks[i] + 1 : self._breaks[i + 1]].decode() for i in found[:limit]]
 
     def _find(self, part: bytes, limit: int, end: int) -> list[int]:

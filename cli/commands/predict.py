@@ -205,8 +205,8 @@ def _score_by_server(client: Any, triple: Query) -> dict[str, Any]:
     head, relation, tail = triple.names()
     scores = client.score([(head, relation, tail)])
     if not scores.known[0]:
-        client.tails(head, relation, 1)  # raises a DataError if one of them is unknown
-        raise DataError(f"unknown entity: {tail}")
+        client.tails(head, relation, 1)  # an unknown name raises a DataError
+        client.heads(relation, tail, 1)
     return {"score": float(scores.score[0]), "probability": float(scores.probability[0])}
 
 

@@ -51,10 +51,14 @@ function turn(side) {
   $("triple").dataset.find = side;
 }
 
+async function namesLike(kind, prefix, limit) {
+  const query = new URLSearchParams({ kind, prefix, limit });
+  return (await call(`v1/models/${encodeURIComponent(model)}/names?${query}`)).names;
+}
+
 async function suggest(input) {
   const text = input.value;
-  const query = new URLSearchParams({ kind: input.dataset.kind, prefix: text, limit: 20 });
-  const { names } = await call(`v1/models/${encodeURIComponent(model)}/names?${query}`);
+  const names = await namesLike(input.dataset.kind, text, 20);
   if (input.value === text) input.list.replaceChildren(...names.map((name) => new Option(name)));
 }
 
@@ -78,7 +82,9 @@ async function answer() {
   if (error) throw error;
   if (!outputs.known[0]) {
     const found = await call(path, { signature_name: "embed", inputs: { entity: [entity] } });
-    throw new Error(`The model does not know the ${found.outputs.known[0] ? `relation ${relation}` : `entity ${entity}`}.`);
+    const [kind, name] = found.outputs.known[0] ? ["relation", relation] : ["entity", entity];
+    const near = (await namesLike(kind, name, 3).catch(() => [])).join(" or ");
+    throw new Error(`The model does not know the ${kind} ${name}.${near && ` Did you mean ${near}?`}`);
   }
   const names = outputs[side][0].filter((name) => name);
   $("question").textContent = triple;

@@ -94,7 +94,7 @@ def test_new_only(run, url, call):
         (("twon 1", "near", None), "entity: twon 1"),
         (("town 1", "naer", None), "relation: naer"),
         (("town 1", "naer", "town 2"), "relation: naer"),
-        (("town 1", "near", "twon 2"), "entity: twon 2"),
+        (("town 1", "near", "twon 2"), "entity: twon 2; did you mean 'town 2'"),
     ],
 )
 def test_unknown_names(url, call, query, name):

@@ -110,7 +110,9 @@ def test_only_new_facts(page, server, tiny):
 def test_failures(page, server):
     status = page.get_by_role("status")
     page.goto(f"{server.url}/#find=tail&head=nobody&relation=relation+1")
-    playwright.expect(status).to_contain_text("nobody")
+    playwright.expect(status).to_have_text("The model does not know the entity nobody.")
+    page.goto(f"{server.url}/#find=tail&head=entity+1&relation=rleation+1")
+    playwright.expect(status).to_contain_text("Did you mean relation 1")
     playwright.expect(page.get_by_role("table")).to_be_hidden()
     page.goto(f"{server.url}/#find=tail&head=entity+1&relation=relation+1")
     playwright.expect(page.get_by_role("table")).to_be_visible()

@@ -210,6 +210,7 @@ def test_names(server, tiny):
     assert len(names("")) == 5
     assert sorted(names("", "relation")) == [f"relation {i}" for i in range(4)]
     assert names("1", "relation") == ["relation 1"]
+    assert names("Enttiy%207", limit=1) == ["entity 7"]  # none contains it: the most similar
     assert names("nobody") == names("%0A") == []
 
 
