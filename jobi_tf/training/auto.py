@@ -379,7 +379,8 @@ def _final(best: Candidate, given: Settings, seconds: float) -> TrainConfig:
     most = MOST_EPOCHS
     if best.epochs > AFTER_PEAK * best.peak:
         most = min(most, max(FEWEST_EPOCHS, AFTER_PEAK * best.peak))
-    epochs = given.get("epochs") or int(np.clip(0.9 * seconds / max(best.seconds, 1e-3), 1, most))
+    for_epochs = min(0.9 * seconds, seconds - SECONDS_TO_BEGIN)
+    epochs = given.get("epochs") or int(np.clip(for_epochs / max(best.seconds, 1e-3), 1, most))
     changes = {"epochs": epochs, "eval_every": max(1, epochs // RANKINGS), "monitor": "mrr", "patience": RANKINGS + 1}
     if best.config.optimizer == "adagrad":
         changes["schedule"] = "cosine"
