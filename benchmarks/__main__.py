@@ -48,7 +48,7 @@ def main(
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise click.UsageError(f"expected --out in a folder that exists and can be written, got {out}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    names = [x for x in SUITES if x in only or (x == "peers" and peers) or (not only and x not in ON_REQUEST)]
+    names = [x for x in SUITES if x in only or (x in ON_REQUEST and peers) or (not only and x not in ON_REQUEST)]
     results: list[Figure] = []
     status = 0
     with tempfile.TemporaryDirectory(prefix="jobi-tf-bench-", ignore_cleanup_errors=True) as work:

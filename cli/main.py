@@ -21,7 +21,7 @@ from .start import keep_memory
 
 COMMANDS = {
     "train": "Train a model, or resume a run.",
-    "launch": "Train with several processes on this machine.",
+    "launch": "Train or evaluate with several processes on this machine.",
     "merge": "Merge runs into one by adding their scores.",
     "rules": "Mine rules, and rank by them alone.",
     "soft-labels": "Write soft labels, from which another run learns.",
@@ -42,7 +42,7 @@ COMMANDS = {
     "export": "Export a run as a SavedModel that is queried by name.",
     "serve": "Serve an export over REST and gRPC.",
 }
-TRAINING = {"train", "plan", "search", "reproduce"}  # `launch` starts processes that run `train`
+TRAINING = {"train", "plan", "search", "reproduce"}  # `launch` starts processes that run one of these, or `evaluate`
 INTERRUPTED = 128 + signal.SIGINT
 SIGNALS = [getattr(signal, x) for x in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, x)]  # not all on Windows
 

@@ -1,6 +1,7 @@
 """Writing files and folders that are never half written."""
 
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -12,10 +13,13 @@ from filelock import FileLock, Timeout
 
 from jobi_tf.errors import JobiError, UsageError, damaged
 
+_BEFORE = ".before"  # at the end of the name of a folder that is being replaced
+_LOCK = ".lock"
+
 
 def check_new(folder: Path) -> None:
     """Raises a `UsageError` for a folder that has files already, or is a file."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(path.name != _LOCK for path in folder.iterdir())):
         found = "has files already" if folder.is_dir() else "is a file"
         raise UsageError(f"expected a new or empty folder, but {folder} {found}")
     if not folder.name:  # as of Path("."), which cannot be written beside
@@ -26,11 +30,15 @@ def check_new(folder: Path) -> None:
 def run_lock(folder: Path, seconds: float = 0) -> Iterator[None]:
     """Holds the lock of a folder while this process writes into it; the thread that holds it can take it again.
 
+    The lock is a file beside the folder, or in it if nothing can be written beside it, as for a mounted volume.
     It waits up to `seconds` for another process that holds it, and then raises a `JobiError`.
     """
     folder = folder.resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"), is_singleton=True)
+    with _errors_of(folder, folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    inside = folder.is_dir() and not os.access(folder.parent, os.W_OK)
+    path = folder / _LOCK if inside else folder.with_name(f".{folder.name}{_LOCK}")
+    lock = FileLock(path, is_singleton=True)
     try:
         with lock.acquire(timeout=seconds):
             yield
@@ -66,7 +74,7 @@ def written_beside(path: Path) -> Iterator[Path]:
         return
     path = path.resolve() if path.is_symlink() else path
     beside = _beside(path)
-    before = beside.with_name(f"{beside.name}.before")  # a folder cannot be replaced, only moved away
+    before = beside.with_name(f"{beside.name}{_BEFORE}")  # a folder cannot be replaced, only moved away
     try:
         with _errors_of(path, beside):
             yield beside
@@ -79,6 +87,17 @@ def written_beside(path: Path) -> Iterator[Path]:
         for left in (beside, before):
             with suppress(OSError):  # of a read-only disk, also where there is nothing to remove
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Removes what killed processes left half written in a folder, and puts back what they had moved away."""
+    for path in list(folder.rglob(".tmp-*")):
+        name = path.name.removesuffix(_BEFORE)
+        target = path.with_name(name.split("-", 2)[-1])
+        if name != path.name and not target.exists():
+            path.rename(target)
+        else:
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 @contextmanager

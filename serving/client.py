@@ -1,5 +1,6 @@
 """A client of `jobi-tf serve` and of TensorFlow Serving, by REST."""
 
+import math
 import random
 import re
 import ssl
@@ -103,7 +104,9 @@ class Client:
     ):
         with needs("the client needs httpx", "client"):
             import httpx
-        if not (isinstance(timeout, int | float) and timeout > 0 and isinstance(retries, int) and retries >= 0):
+        if not (
+            isinstance(timeout, int | float) and 0 < timeout < math.inf and isinstance(retries, int) and retries >= 0
+        ):
             raise UsageError(f"expected a positive time-out and at least 0 retries, got {timeout!r} and {retries!r}")
         if not isinstance(url, str) or not re.fullmatch(r"https?://[^/?#@]+(/[^?#]*)?", url):
             raise UsageError(f"expected the URL of a server, such as http://127.0.0.1:8501, got {url!r}")
@@ -137,7 +140,7 @@ class Client:
     def score(self, triples: Iterable[tuple[str, str, str]]) -> Scores:
         """Scores triples (head, relation, tail); unknown names are marked."""
         names = ("head", "relation", "tail")
-        outputs = self._predict("serving_default", names, _checked_rows(triples, names))
+        outputs = self._predict("serving_default", names, _checked_rows(triples, names), Scores._fields)
         score, probability = (np.array(outputs[name], np.float32) for name in ("score", "probability"))
         return Scores(score, probability, np.array(outputs["known"], bool))
 
@@ -185,7 +188,8 @@ class Client:
         other, sought = ("tail", "head") if side == 0 else ("head", "tail")
         rows = _checked_rows(queries, (other, "relation"))
         signature = f"predict_{'new_' if new_only else ''}{sought}s"
-        outputs = self._predict(signature, (other, "relation"), rows, k=int(k))
+        fields = (sought, "score", "probability", "seen")
+        outputs = self._predict(signature, (other, "relation"), rows, (*fields, "known"), k=int(k))
         if rows and (most := len(outputs[sought][0])) < k:
             raise UsageError(f"expected k to be at most {most}, as the model was exported for no more, got {k}")
         for (entity, relation), known in zip(rows, outputs["known"], strict=True):
@@ -195,25 +199,25 @@ class Client:
                 hint = f"; did you mean {near}?" if near else ""
                 raise UnknownNameError(f"unknown {kind}: {name}{hint}", (entity, relation))
         # Where there are fewer than k answers, the rest of a row has the name "".
-        fields = [outputs[name] for name in (sought, "score", "probability", "seen")]
         return [
             [ServedAnswer(*answer) for answer in zip(*row, strict=True) if answer[0]]
-            for row in zip(*fields, strict=True)
+            for row in zip(*(outputs[name] for name in fields), strict=True)
         ]
 
     def embed(self, entities: Sequence[str]) -> Embeddings:
         """Returns the embeddings of entities; unknown names are marked."""
         if isinstance(entities, str):
             raise UsageError(f"expected a list of entities, got {entities!r}")
-        outputs = self._predict("embed", ("entity",), _checked_rows([(entity,) for entity in entities], ("entity",)))
+        rows = _checked_rows([(entity,) for entity in entities], ("entity",))
+        outputs = self._predict("embed", ("entity",), rows, Embeddings._fields)
         embedding = np.array(outputs["embedding"] or np.empty((0, 0)), np.float32)
         return Embeddings(embedding, np.array(outputs["known"], bool))
 
     def status(self) -> list[VersionStatus]:
         """Returns the states of the versions of the model."""
+        versions = self._call("GET", self._path, "model_version_status")
         return [
-            VersionStatus(int(x["version"]), x["state"], x.get("status", {}).get("error_message", ""))
-            for x in self._call("GET", self._path)["model_version_status"]
+            VersionStatus(int(x["version"]), x["state"], x.get("status", {}).get("error_message", "")) for x in versions
         ]
 
     def close(self) -> None:
@@ -228,8 +232,8 @@ class Client:
 
     def _only_model(self) -> str:
         try:
-            (name,) = self._call("GET", "/v1/models")["models"]
-        except (DataError, KeyError, ValueError):  # TensorFlow Serving has no such path
+            (name,) = self._call("GET", "/v1/models", "models")
+        except (DataError, TypeError, ValueError):  # TensorFlow Serving has no such path
             raise UsageError(f"expected the name of a model, as {self._url} does not list its models") from None
         return name
 
@@ -237,28 +241,29 @@ class Client:
         """Returns a few names like an unknown one; none from TensorFlow Serving, which has no such path."""
         query = urlencode({"kind": kind, "prefix": name, "limit": 3})
         try:
-            return list(self._call("GET", f"{self._path}/names?{query}")["names"]) if name else []
+            return list(self._call("GET", f"{self._path}/names?{query}", "names")) if name else []
         except JobiError:
             return []
 
     def _predict(
-        self, signature: str, names: tuple[str, ...], rows: list[Sequence[str]], **same: int
+        self, signature: str, names: tuple[str, ...], rows: list[Sequence[str]], expected: Sequence[str], **same: int
     ) -> dict[str, list[Any]]:
-        """Returns the outputs of a signature for columns of strings, and inputs that are the same in all rows."""
+        """Returns the expected outputs of a signature for columns of strings, and inputs that all rows share."""
         outputs: dict[str, list[Any]] = {}
         for start in range(0, max(1, len(rows)), _ROWS):
             part = rows[start : start + _ROWS]
             inputs: dict[str, list[Any]] = {name: [row[i] for row in part] for i, name in enumerate(names)}
             inputs |= {name: [value] * len(part) for name, value in same.items()}
             body = {"signature_name": signature, "inputs": inputs}
-            answer = self._call("POST", f"{self._path}:predict", body).get("outputs")
-            if not isinstance(answer, dict):
+            answer = self._call("POST", f"{self._path}:predict", "outputs", body)
+            if not (isinstance(answer, dict) and answer.keys() >= {*expected}):
                 raise JobiError(f"expected an answer of an exported run from {self._url}, got another")
-            for name, values in answer.items():
-                outputs.setdefault(name, []).extend(values)
+            for name in expected:
+                outputs.setdefault(name, []).extend(answer[name])
         return outputs
 
-    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _call(self, method: str, path: str, key: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Returns what the JSON of the server's answer has under a key."""
         for attempt in range(self._retries + 1):
             if attempt:  # not all clients at the same time
                 time.sleep(_FIRST_WAIT * 2 ** (attempt - 1) * random.uniform(0.5, 1))
@@ -274,24 +279,29 @@ class Client:
                     raise JobiError(problem) from None
             else:
                 if reply.status_code not in _BUSY:
-                    return self._content(reply)
+                    return self._content(reply, key)
                 problem = f"{self._url} is too busy: {_reason(reply)}"
         raise JobiError(f"{problem} (after {self._retries} retries)")
 
-    def _content(self, reply: Any) -> dict[str, Any]:
+    def _content(self, reply: Any, key: str) -> Any:
         if reply.status_code != 200:
             error = DataError if reply.status_code in (400, 404) else JobiError
             raise error(f"{self._url} answered {reply.status_code}: {_reason(reply)}")
         try:
-            return dict(reply.json())
-        except (TypeError, ValueError):
-            raise JobiError(f"expected a JSON object from {self._url}, got something else") from None
+            return reply.json()[key]
+        except (KeyError, TypeError, ValueError):
+            raise JobiError(f"expected a JSON object with {key} from {self._url}, got something else") from None
 
 
 def _checked_rows(rows: Iterable[Sequence[str]], names: tuple[str, ...]) -> list[Sequence[str]]:
     listed: list[Any] = [rows] if isinstance(rows, str) else [*rows]
     for row in listed:
-        if isinstance(row, str) or len(row) != len(names) or not all(isinstance(name, str) for name in row):
+        if (
+            isinstance(row, str)
+            or not hasattr(row, "__len__")
+            or len(row) != len(names)
+            or not all(isinstance(name, str) for name in row)
+        ):
             raise UsageError(f"expected names as ({', '.join(names)}), got {row!r}")
     return listed
 

@@ -1,6 +1,7 @@
 """The versions of the model that is served: how one replaces another, and what answers a request."""
 
 import asyncio
+import math
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -103,9 +104,9 @@ class Model:
             if found is None:
                 raise ServingError(StatusCode.FAILED_PRECONDITION, f'Serving signature key "{signature}" not found.')
             self._metrics.signature(found.name)
-            limit = self._settings.timeout
+            limit = min(self._settings.timeout, math.inf if seconds is None else seconds)
             try:
-                async with asyncio.timeout(min(limit, limit if seconds is None else seconds)):
+                async with asyncio.timeout(limit):
                     inputs = await read(found)
                     rows = found.check(inputs)
                     self.check_rows(rows)
@@ -156,8 +157,8 @@ class Model:
             served = version is not None and version.state == "AVAILABLE"
             seen[number] = files = await asyncio.to_thread(_files, folders[number])
             tried = version is not None and version.files == files and (served or version.error)
-            copied = settled and self._files.get(number) != files  # perhaps it still is
-            loaded = not tried and not copied and await self._load(Version(number, folders[number], files))
+            changing = settled and self._files.get(number) != files  # files may still arrive
+            loaded = not tried and not changing and await self._load(Version(number, folders[number], files))
             if not served and not loaded:
                 continue
             for other in self.available:

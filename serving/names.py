@@ -11,7 +11,7 @@ FILES = {"entity": "entities.tsv", "relation": "relations.tsv"}
 # Bytes that are searched for a text in the middle of a name, which takes a few milliseconds: those of the names with
 # most triples, some 200,000. The beginnings of all names are searched.
 _SEARCHED = 2**22
-_COMPARED = 2**20  # bytes whose names are compared with a misspelt one, which takes longer
+_COMPARED = 2**18  # bytes whose names are compared with a misspelt one, which takes longer
 
 
 class NameList:
@@ -40,7 +40,7 @@ class NameList:
         if part and len(found) < limit:
             found = list(dict.fromkeys([*found, *self._find(part, 2 * limit, _SEARCHED)]))
         if not found:
-            compared = self._names[1:_COMPARED].decode(errors="ignore").splitlines()
+            compared = self._names[1 : self._names.rfind(b"\n", 0, _COMPARED)].decode().split("\n")
             return Vocabulary(compared, "name").nearest(text, limit)
         return [self._names[self._breaks[i] + 1 : self._breaks[i + 1]].decode() for i in found[:limit]]
 

@@ -74,6 +74,8 @@ async def run(settings: ServerSettings, stop: asyncio.Event, log: Callable[[str]
             await grpc_server.start()
             while not rest.started and not serving.done():
                 await asyncio.sleep(0.005)
+            if serving.done():
+                await serving  # which raises why
             s = "" if settings.certificate is None else "s"
             rest_url = f"http{s}://{_address(settings.host, listener.getsockname()[1])}"
             model.announce(f"{rest_url} and grpc{s}://{_address(settings.host, grpc_port)}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobi_tf.errors import UsageError
-from jobi_tf.files import check_new, new_folder, written_beside
+from jobi_tf.files import check_new, new_folder, remove_abandoned, run_lock, written_beside
 
 
 @pytest.mark.parametrize("writing", [new_folder, written_beside])
@@ -41,6 +41,21 @@ def test_a_folder_is_replaced_or_stays(tmp_path, monkeypatch, interrupted):
         write("new")
     assert (tmp_path / "model" / "part").read_text() == ("old" if interrupted else "new")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_comes_back_whose_replacement_was_killed(tmp_path):
+    for name in ("model", ".tmp-01234567-model", ".tmp-01234567-model.before", ".tmp-01234567-a-b.before"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+    remove_abandoned(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["a-b", "model"]
+
+
+def test_a_lock_is_in_the_folder_if_nothing_can_be_written_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with run_lock(tmp_path / "run"):
+        check_new(tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_new_folders_are_absent_or_empty(tmp_path):

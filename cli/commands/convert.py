@@ -24,11 +24,12 @@ def convert(run: Path, of: str, out: Path) -> None:
     """
     trained = open_run(run)
     from jobi_tf.training.vectors import write_vectors
+    from jobi_tf.workers import parts_of, read_in_blocks
 
     graph, model = trained.graph, trained.model
     if of == "entities":
         names, table = graph.entities.names, model.entities.table
     else:
         names, table = graph.relation_names(model.reciprocal), model.heads[0].relations.table
-    write_vectors(out, names, table.numpy()[: len(names)])
+    write_vectors(out, names, read_in_blocks(*parts_of(table)))
     click.echo(f"written {len(names):,} vectors of {table.shape[1]:,} numbers to {out}", err=True)

@@ -127,7 +127,7 @@ def _print(evaluation: "Evaluation", result: dict[str, Any], title: str) -> None
     print_table(["side", *METRICS.values()], [[side, *metric_texts(row)] for side, row in sides.items()], title)
     unseen = result["unseen_triples"]
     of_them = f", {unseen:,} of them with names unseen in training" if unseen else ""
-    seconds = duration(result["triples"] / result["triples_per_second"])
+    seconds = duration(evaluation.seconds)
     click.echo(f"{result['triples']:,} triples{of_them}; ties {result['ties']}; ranked in {seconds}")
     if rows := result.get("by_relation"):
         click.echo()

@@ -43,6 +43,7 @@ def export(run: Path, out: Path, **options: Any) -> None:
     """
     trained = open_run(run)
     from rich.filesize import decimal
+    from tensorflow.errors import OpError
 
     from jobi_tf.export import export_run
     from jobi_tf.training.run_folder import RunFolder
@@ -50,8 +51,6 @@ def export(run: Path, out: Path, **options: Any) -> None:
 
     with warnings.catch_warnings(record=True) as caught:
         exported = export_run(trained, out, **options)
-    if (logs := RunFolder(run).logs).is_dir():
-        write_text(logs, "model card", (exported.path / "MODEL_CARD.md").read_text(encoding="utf-8"))
     fit = exported.calibration
     restrictions = [f"among {exported.candidates:,} candidates"] if exported.candidates is not None else []
     restrictions += ["seen with the relation"] if exported.typed else []
@@ -66,5 +65,10 @@ def export(run: Path, out: Path, **options: Any) -> None:
     rows["next"] = f"jobi-tf serve {shlex.quote(str(out))}"
     for name, value in rows.items():
         click.echo(f"{name:13}{value}")
+    if (logs := RunFolder(run).logs).is_dir():
+        try:
+            write_text(logs, "model card", (exported.path / "MODEL_CARD.md").read_text(encoding="utf-8"))
+        except OpError:  # such as that the folder cannot be written
+            warn(f"the model card cannot be written to {logs} for TensorBoard")
     for text in (*fit.warnings(), *(x.message for x in caught if issubclass(x.category, UserWarning))):
         warn(text)

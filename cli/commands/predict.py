@@ -207,6 +207,7 @@ def _score_by_server(client: Any, triple: Query) -> dict[str, Any]:
     if not scores.known[0]:
         client.tails(head, relation, 1)  # an unknown name raises a DataError
         client.heads(relation, tail, 1)
+        raise DataError(f"unknown name in {', '.join(triple.names())}")  # unless a new version has come that knows it
     return {"score": float(scores.score[0]), "probability": float(scores.probability[0])}
 
 

@@ -60,7 +60,7 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
     from jobi_tf.report.runs import different_settings, find_runs, run_values, select_runs
 
     found = {}
-    for path in find_runs(folder):
+    for path in find_runs(folder, lambda error: warn(f"cannot read {error.filename}: {error.strerror}")):
         try:
             found[path] = run_values(path)
         except DataError as error:

@@ -84,7 +84,7 @@ def train(
     try:
         if resume is not None:
             jobi_tf.resume(resume, callbacks=display.begin, **settings)
-        elif settings.get("recipe") == "auto":
+        elif settings.get("recipe") == AUTO:
             from jobi_tf.training.auto import train_auto
 
             train_auto(TrainConfig.create(settings), callbacks=display.begin, say=display.print)

@@ -48,7 +48,7 @@ def best_answers(
         JobiError: a score is not finite.
     """
     check_at_least(1, k=k)
-    parts = []
+    parts, allowed = [], None if candidates is None else np.isin(np.arange(model.num_entities), candidates)
     for queries, scores in scored_blocks(model, triples, side):
         facts = np.zeros(scores.shape, bool)
         facts[known.lookup(side, queries)] = True
@@ -59,8 +59,8 @@ def best_answers(
             for row, relation in zip(typed, queries[:, 1].tolist(), strict=True):
                 row[seen.of(side, relation)] = True
             scores = tf.where(typed, scores, -np.inf)
-        if candidates is not None:
-            scores = tf.where(np.isin(np.arange(model.num_entities), candidates), scores, -np.inf)
+        if allowed is not None:
+            scores = tf.where(allowed, scores, -np.inf)
         values, entities = (x.numpy() for x in tf.math.top_k(scores, min(k, model.num_entities)))
         entities = np.where(np.isneginf(values), -1, entities)
         parts.append((entities, values, np.take_along_axis(facts, entities, 1) & (entities >= 0)))

@@ -36,8 +36,8 @@ class Exclusions(NumpyModel):
 
     Two relations, each in either direction, exclude each other if they join no pair of entities in common, though more
     than five such pairs are expected: n·m / N, for relations that join n and m of the N pairs that any relation joins.
-    A candidate for r(X, Y) is excluded if a training triple joins X and Y by a relation that excludes r. X itself is,
-    if r has no loops where more than five are expected: n·E / (N + E).
+    A candidate for r(X, Y) is excluded if a training triple joins X and Y by a relation that excludes r. X itself is
+    excluded if no training triple is r(X, X) for any X, though more than five are expected: n·E / (N + E).
 
     Attributes:
         expected: pairs expected of two labels that exclude each other, 0 for others, float [2R, 2R].

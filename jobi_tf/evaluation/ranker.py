@@ -96,9 +96,9 @@ class Ranker:
         room = memory_budget >= 2 * self._block_of_several * _bytes_per_query(model, model.num_entities, copies=2)
         self._at_once = 2 if room and self._strategy.num_replicas_in_sync == 1 and not on_gpu() else 1
         # `partial` makes a function for each model. TensorFlow would warn that a common one is traced too often.
-        compiled, run = tf.function(partial(model.candidates)), self._strategy.run
+        shared, run = tf.function(partial(model.candidates)), self._strategy.run
         # Outside a function the candidates can share the memory of the table.
-        self._candidates = partial(run, compiled) if len(self._replicas) > 1 else model.candidates
+        self._candidates = partial(run, shared) if len(self._replicas) > 1 else model.candidates
         options = {"reduce_retracing": True, "autograph": False}
         self._count = [tf.function(partial(self._distributed_count, side), **options) for side in (HEAD, TAIL)]
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import UsageError, check_at_least
 
 
 class Difference(NamedTuple):
@@ -34,8 +34,7 @@ def paired_bootstrap(a: np.ndarray, b: np.ndarray, samples: int = 10_000, seed: 
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if a.shape != b.shape or a.ndim != 1 or not len(a):
         raise UsageError(f"expected two arrays of the same shape [N], got {list(a.shape)} and {list(b.shape)}")
-    if samples < 1:
-        raise UsageError(f"expected at least 1 sample, got {samples}")
+    check_at_least(1, samples=samples)
     differences, rng = b - a, np.random.default_rng(seed)
     drawn = np.array([rng.choice(differences, len(a)).mean() for _ in range(samples)])
     observed = differences.mean()

@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,10 +114,13 @@ def run_values(path: Path) -> dict[str, Any]:
     }
 
 
-def find_runs(folder: Path) -> list[Path]:
-    """Returns the run folders in a folder, at any depth, in alphabetical order; the folder itself may be one."""
+def find_runs(folder: Path, report: Callable[[OSError], None] | None = None) -> list[Path]:
+    """Returns the run folders in a folder, at any depth, in alphabetical order; the folder itself may be one.
+
+    `report` is called with the error of each folder that cannot be read.
+    """
     found = []
-    for path, folders, files in os.walk(folder):
+    for path, folders, files in os.walk(folder, onerror=report):
         if "config.yaml" in files:
             found.append(Path(path))
             folders.clear()

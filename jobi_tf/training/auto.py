@@ -20,7 +20,7 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import distinct_triples
 from jobi_tf.data.soft_labels import SoftLabels
 from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
-from jobi_tf.errors import JobiError, UsageError
+from jobi_tf.errors import JobiError, UsageError, first_line
 from jobi_tf.evaluation.evaluate import evaluate
 from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.evaluation.rules import RuleModel
@@ -42,7 +42,7 @@ from jobi_tf.training.train import new_run_folder, resume, train_as_configured
 MINUTES = 15.0
 SEARCH, LONGEST_SEARCH = 1 / 3, 2 / 3  # fractions of the time; the second one if the final training is short
 TRIAL_EPOCHS = 2  # of a candidate, at least: the first one is not typical, as TensorFlow traces and compiles in it
-TRAININGS = 3  # of the largest model for which a longer search leaves time: a teacher, its student, and spare time
+TRAININGS = 3  # of the largest model, for which a longer search leaves time: of a teacher, its student, and a spare one
 SECONDS_TO_BEGIN = 10  # of a training
 MOST_CANDIDATES = 8
 FEWEST_EPOCHS, MOST_EPOCHS, RANKINGS = 8, 60, 10  # of the training after the search
@@ -60,7 +60,7 @@ UNLIMITED = 10_000  # epochs
 TRIAL = {  # settings of a candidate's training
     **{"patience": UNLIMITED, "eval_every": 1, "eval_first": 1, "monitor": "mrr"},
     "average_epochs": 1,  # a mean says little after the first epochs
-    **{"schedule": "constant", "warmup_epochs": 0, "tensorboard": "none", "checkpoint_every": "10000"},
+    **{"schedule": "constant", "warmup_epochs": 0, "tensorboard": "none", "profile": None, "checkpoint_every": "10000"},
     "soft_labels": None,  # given ones are of the graph with all validation triples
 }
 
@@ -187,8 +187,8 @@ def train_auto(
     final = _final(best, given, left).replace(run_dir=str(path))
     reason = f"MRR {best.mrr[-1]:.4f} on {min(len(graph.valid), VALIDATION_TRIPLES):,} validation triples"
     say(f"chosen    {best}: {reason}, the best of {len(ranked)}")
-    epochs = f"{final.epochs} epoch{'s' * (final.epochs > 1)}"
-    say(f"training  at most {epochs} of about {best.seconds:.1f} s, for {max(0, left):.0f} s")
+    length = f"{final.epochs} epoch{'s' * (final.epochs > 1)}"
+    say(f"training  at most {length} of about {best.seconds:.1f} s, for {max(0, left):.0f} s")
     measured = [{k: v for k, v in vars(x).items() if k != "config"} for x in candidates]
     record = {"graph": vars(look), "candidates": measured, "chosen": best.settings, "reason": reason}
     labels = None
@@ -207,7 +207,8 @@ def train_auto(
 def _teach(config: TrainConfig, graph: Graph, minutes: float, say: Callable[[str], None]) -> SoftLabels:
     """Trains a teacher, and returns the soft labels of a pool of it and the rules of the graph."""
     with tempfile.TemporaryDirectory() as folder:
-        teacher = train_as_configured(config.replace(run_dir=f"{folder}/teacher", tensorboard="none"), graph, [])
+        config = config.replace(run_dir=f"{folder}/teacher", tensorboard="none", profile=None)
+        teacher = train_as_configured(config, graph, [])
         pool = Pool([teacher], RuleModel(graph, minutes))
         labels = soft_labels(pool)
         mrr = [f"{evaluate(x, split='valid').metrics()['mrr']:.4f}" for x in (teacher, pool)]
@@ -357,8 +358,8 @@ def _search(
                 else:
                     config = candidate.config.replace(**TRIAL, epochs=epochs, run_dir=str(path)).effective()
                     train_as_configured(config, graph, [until])
-            except JobiError as error:  # its loss is not finite
-                say(f"  {candidate}: {error}")
+            except (JobiError, tf.errors.ResourceExhaustedError) as error:  # its loss is not finite, or memory is full
+                say(f"  {candidate}: {first_line(error)}")
                 continue
             rows = RunFolder(path).read_metrics()
             row = best_row(rows, "mrr") or {}
@@ -379,8 +380,9 @@ def _final(best: Candidate, given: Settings, seconds: float) -> TrainConfig:
     most = MOST_EPOCHS
     if best.epochs > AFTER_PEAK * best.peak:
         most = min(most, max(FEWEST_EPOCHS, AFTER_PEAK * best.peak))
+    fewest = 1 + best.config.warmup_epochs
     for_epochs = min(0.9 * seconds, seconds - SECONDS_TO_BEGIN)
-    epochs = given.get("epochs") or int(np.clip(for_epochs / max(best.seconds, 1e-3), 1, most))
+    epochs = given.get("epochs") or int(np.clip(for_epochs / max(best.seconds, 1e-3), fewest, most))
     changes = {"epochs": epochs, "eval_every": max(1, epochs // RANKINGS), "monitor": "mrr", "patience": RANKINGS + 1}
     if best.config.optimizer == "adagrad":
         changes["schedule"] = "cosine"

@@ -44,8 +44,13 @@ if missing:
 """
 
 
-def _checked(address: str) -> str:
+def _host_and_port(address: str) -> tuple[str, str]:
     host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), port
+
+
+def _checked(address: str) -> str:
+    host, port = _host_and_port(address)
     if not (host and port.isdecimal() and 0 < int(port) < 2**16):
         raise ValueError(f"expected a host and a port, such as 10.0.0.1:2222, got {address!r}")
     return address
@@ -119,7 +124,7 @@ class Cluster(BaseModel):
         It is a process, because Python's threads do not run while TensorFlow waits for the other processes.
         """
         others = [
-            (f"{job} {i}", *address.rsplit(":", 1))
+            (f"{job} {i}", *_host_and_port(address))
             for job, addresses in self.cluster
             if job in jobs
             for i, address in enumerate(addresses)
@@ -138,7 +143,7 @@ class Cluster(BaseModel):
         except tf.errors.OpError as error:
             raise JobiError(f"cannot serve at {self.address} of TF_CONFIG: {first_line(error)}") from None
         self.report_missing("chief")
-        host, _, port = self.cluster.chief[0].rpartition(":")
+        host, port = _host_and_port(self.cluster.chief[0])
         seen, connected = 0.0, False
         while not connected or time.monotonic() - seen < SECONDS_WITHOUT_CHIEF:
             try:

@@ -52,9 +52,10 @@ def merge_runs(runs: Sequence[Run | str | Path], out: str | Path, weights: str =
     Example:
         >>> jobi_tf.merge_runs(["runs/seed-0", "runs/seed-1"], "runs/merged").tails("steroid", "affects", k=3)
     """
-    out, loaded = Path(out), load_runs(runs)
-    _check(loaded, weights)
+    out = Path(out)
     check_new(out)
+    loaded = load_runs(runs)
+    _check(loaded, weights)
     models, graph = [run.model for run in loaded], loaded[0].graph
     if weights == "fitted":
         fitted = fit_weights(models, graph, models[0].reciprocal)

@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import shutil
 import sys
 import time
 from importlib.metadata import version
@@ -56,11 +55,6 @@ class RunFolder:
         self.write_config(config)
         environment = json.dumps(describe_environment(), indent=1) + "\n"
         (self.path / "environment.json").write_text(environment, encoding="utf-8")
-
-    def remove_abandoned(self) -> None:
-        """Removes what a killed training left half written."""
-        for path in list(self.path.rglob(".tmp-*")):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def read_config(self) -> TrainConfig:
         """Reads the settings; raises a `DataError` if they are damaged or missing, as in the folder of no run."""

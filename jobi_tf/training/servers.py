@@ -145,10 +145,13 @@ def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback]) -> No
         in_flight: deque[tuple[tf.distribute.coordinator.RemoteValue, int]] = deque()
         scheduled = done = first
         while done < steps:
-            while scheduled < steps and len(in_flight) < computed.most_in_flight and not checkpoint.is_due:
+            waits = checkpoint.is_due or model.stop_training
+            while scheduled < steps and len(in_flight) < computed.most_in_flight and not waits:
                 count = min(computed.block, steps - scheduled)
                 in_flight.append((computed.schedule(epoch * steps + scheduled, count), scheduled + count))
                 scheduled += count
+            if not in_flight and model.stop_training:
+                break
             if not in_flight:
                 checkpoint.write(epoch, done, sums.tolist())
                 continue

@@ -48,7 +48,7 @@ def save_model(model: JoBi, path: Path) -> None:
 def save_bare_model(model: JoBi, path: Path) -> None:
     """Writes the model, complete or not at all: as a `.keras` file, or with parameter servers as a folder.
 
-    The optimizer, whose state has twice its size, is left out.
+    The optimizer, whose state may take twice the memory of the weights, is left out.
     """
     if has_servers(model.distribute_strategy):
         with written_beside(path) as beside:

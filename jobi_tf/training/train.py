@@ -13,7 +13,7 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.shards import check_files
 from jobi_tf.data.soft_labels import SoftLabels
 from jobi_tf.errors import DataError, UsageError, damaged
-from jobi_tf.files import check_new, run_lock
+from jobi_tf.files import check_new, remove_abandoned, run_lock
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.training import servers
 from jobi_tf.training.assembly import (
@@ -156,11 +156,11 @@ def train_as_configured(
             copied[config.warm_start] = warm_start(model, graph, load_run(config.warm_start))
         if config.entity_vectors:
             copied[config.entity_vectors] = use_entity_vectors(model, graph, Path(config.entity_vectors))
-    if is_chief(strategy):
-        folder.begin(config, graph)
-        if labels is not None:
-            labels.save(folder.soft_labels)
     with _lock_of_chief(folder):
+        if is_chief(strategy):
+            folder.begin(config, graph)
+            if labels is not None:
+                labels.save(folder.soft_labels)
         return _fit(folder, config, graph, model, callbacks, {"epoch": 0, "step": 0}, copied)
 
 
@@ -224,7 +224,7 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
             model = load_model(checkpoints[-1] / "model.keras", compile=True)
             build_losses(model)
     if is_chief(strategy):
-        folder.remove_abandoned()
+        remove_abandoned(folder.path)
         folder.write_config(config)
     return _fit(folder, config, graph, model, callbacks, state, {})
 

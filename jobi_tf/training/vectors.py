@@ -150,7 +150,7 @@ def _most_common(names: Sequence[str]) -> str:
 def _word2vec(path: Path, width: int) -> tuple[list[str], np.ndarray]:
     """Reads lines of a name and numbers, separated by spaces; names may hold spaces too."""
     names: list[str] = []
-    rows: list[list[float]] = []
+    rows: list[np.ndarray] = []
     number = 0
     try:
         with path.open("rb") as file:
@@ -163,7 +163,7 @@ def _word2vec(path: Path, width: int) -> tuple[list[str], np.ndarray]:
                 if len(numbers) != width:
                     raise DataError(f"{path}:{number}: expected a name and {width} numbers, got {len(numbers)} numbers")
                 names.append(name)
-                rows.append([float(x) for x in numbers])
+                rows.append(np.array(numbers, np.float32))
     except DataError:
         raise
     except OSError as error:

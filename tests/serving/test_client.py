@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
+import httpx
 import numpy as np
 import pytest
 
@@ -117,6 +118,7 @@ def test_inputs_that_are_no_rows_of_names(client):
     for call in (
         lambda: client.embed("entity 1"),
         lambda: client.score([("entity 1", "relation 1")]),
+        lambda: client.score([1]),
         lambda: client.tails_of("ab"),
         lambda: client.heads_of(["ab"]),
         lambda: client.answers(2, [("entity 1", "relation 1")]),
@@ -166,6 +168,17 @@ def test_a_server_that_does_not_answer():
         client.score(random_triples(1))
 
 
+@pytest.mark.parametrize("answer", [[], None, {}, {"outputs": None}, {"outputs": {"known": []}, "models": None}])
+def test_answers_of_another_kind(monkeypatch, answer):
+    monkeypatch.setattr(httpx.Client, "request", lambda *_, **__: httpx.Response(200, json=answer))
+    with Client("http://host", "tiny") as client:
+        for call in (lambda: client.score(random_triples(1)), lambda: client.tails("a", "b"), client.status):
+            with pytest.raises(JobiError, match="http://host"):
+                call()
+    with pytest.raises(JobiError, match="http://host"):
+        Client("http://host")
+
+
 def test_a_server_that_accepts_no_connection():
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
         for _ in range(4):
@@ -211,6 +224,7 @@ def test_tls(first, certificate, tmp_path):
         ("http://127.0.0..1", {}),
         (5, {}),
         ("http://host", {"timeout": 0}),
+        ("http://host", {"timeout": float("inf")}),
         ("http://host", {"timeout": "a"}),
         ("http://host", {"retries": -1}),
         ("http://host", {"token": "secret\n"}),

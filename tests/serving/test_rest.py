@@ -238,6 +238,13 @@ def test_a_name_may_have_tabs(tmp_path):
     assert NameList(tmp_path / "entities.tsv").search("", 9) == ["c", "a\tb"]
 
 
+def test_only_whole_names_are_similar(tmp_path, monkeypatch):
+    (tmp_path / "entities.tsv").write_text("id\tname\ttriples\n0\tNew\u2028York\t9\n1\tParis, Texas\t1\n", "utf-8")
+    monkeypatch.setattr("jobi_tf.serving.names._COMPARED", 18)  # in the middle of the second name
+    assert NameList(tmp_path / "entities.tsv").search("Nwe York", 9) == ["New\u2028York"]
+    assert NameList(tmp_path / "entities.tsv").search("Paros", 9) == []
+
+
 def test_a_list_of_names_is_small(tmp_path):
     """It takes no more than 30 bytes for a name beside the text of the file."""
     path = tmp_path / "entities.tsv"
