@@ -33,9 +33,9 @@ BELOW["export"] = {*BELOW["evaluation"], "evaluation"}
 BELOW["training"] = {*BELOW["evaluation"], "evaluation", "datasets", "launch"}
 BELOW["jobs"] = {*BELOW["training"], "training"}
 BELOW["report"] = {*BELOW["jobs"], "jobs", "export"}
-BELOW["tuning"] = {*BELOW["report"], "report"}
-BELOW["reproduce"] = {*BELOW["tuning"], "tuning"}
-BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "export", "serving", "launch"}
+BELOW["tuning"] = {*BELOW["jobs"], "jobs"}
+BELOW["reproduce"] = {*BELOW["report"], "report"}
+BELOW["cli"] = {*BELOW["reproduce"], "reproduce", "tuning", "serving"}
 BELOW["__main__"] = {"cli"}
 
 HEAVY = {"tensorflow", "keras", "numpy", "tensorboard", "tensorflow_datasets", "grpc"}

@@ -204,7 +204,7 @@ def test_callbacks_of_keras_see_the_ranking(tmp_path, recwarn):
         keras.callbacks.TensorBoard(tmp_path / "logs"),
     ]
     history = fit(model, epochs=40, callbacks=callbacks)
-    assert len(history["val_mrr"]) < 20  # ranked every two epochs, and stopped early
+    assert len(history["val_mrr"]) < 20  # ranked every epoch, and stopped early
     best = keras.saving.load_model(path)
     for found in (best, model):
         assert jobi_tf.evaluate(found, GRAPH, split="valid").metrics()["mrr"] == pytest.approx(max(history["val_mrr"]))
@@ -341,7 +341,7 @@ def test_weights_of_another_shape_are_not_loaded(tmp_path, monkeypatch):
     for given, other in (({"dim": 1}, {"dim": 2}), ({"num_entities": 12}, {"num_entities": 10})):
         options = {"num_entities": 9, "num_relations": 2, "dim": 2, "scorer": "distmult"}
         jobi_tf.JoBi(**options | given).save_weights(path)
-        with pytest.raises(ValueError, match="expected a table of the shape"):
+        with pytest.raises(ValueError, match=r"expected a table of the shape \(\d+, \d\).*\(\d+, \d\)"):
             jobi_tf.JoBi(**options | other).load_weights(path)
 
 

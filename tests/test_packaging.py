@@ -68,7 +68,7 @@ def test_the_wheel_holds_every_file(wheel):
     assert {"jobi_tf/py.typed", "jobi_tf/datasets/world/train.tsv"} <= expected
 
 
-def test_the_version_is_said_once():
+def test_the_version_is_that_of_pyproject():
     version = subprocess.run(
         [sys.executable, "-c", "import jobi_tf; print(jobi_tf.__version__)"], capture_output=True, text=True, check=True
     )

@@ -141,7 +141,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._written = time.monotonic()
 
     def _save(self, target: Path, state: dict[str, Any]) -> None:
-        older = self.training.folder.checkpoints()
+        older = [folder for folder in self.training.folder.checkpoints() if folder != target]
         target.parent.mkdir(exist_ok=True)
         with written_beside(target) as beside:
             beside.mkdir()

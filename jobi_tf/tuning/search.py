@@ -283,10 +283,10 @@ def _check_same(space: Space, before: Mapping[str, Any], path: Path, dataset: bo
 
     Without `dataset`, the name of the data set may differ too, since the content is compared.
     """
-    now = space.as_mapping()
+    now, then = (x.model_dump(mode="json") for x in (space, Space.parse(before, path.name, str(path))))
+    if not dataset:
+        now["settings"]["dataset"] = then["settings"]["dataset"]
     for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
-        old, new = before.get(key), now.get(key)
-        if key == "settings" and not dataset:
-            new = now[key] | {"dataset": before[key]["dataset"]}
-        if json.dumps(old) != json.dumps(new):  # in the same order
+        if json.dumps(then[key]) != json.dumps(now[key]):  # in the same order
+            old, new = (x.get(key, then[key]) for x in (before, space.as_mapping()))
             raise UsageError(f"expected {key} {old}, as {path} has it, got {new}: choose another folder by --out")

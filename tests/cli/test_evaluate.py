@@ -79,7 +79,7 @@ def test_an_evaluation_of_another_model_is_stale(run, call, tmp_path):
     copy = shutil.copytree(run, tmp_path / "copy")
     call("evaluate", copy)
     epoch = stored_evaluation(copy)["epoch"]
-    row = {"epoch": epoch + 1, "val_mrr": 1, "val_hits@1": 1, "val_hits@3": 1, "val_hits@10": 2, "val_mean_rank": 1}
+    row = {"epoch": epoch + 1, "val_mrr": 2, "val_hits@1": 1, "val_hits@3": 1, "val_hits@10": 1, "val_mean_rank": 1}
     with (copy / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(row) + "\n")
     assert stored_evaluation(copy) == {}

@@ -21,7 +21,7 @@ def test_neighbors_are_those_of_the_run(run, call):
     expected = jobi_tf.load_run(run).nearest("town 1", 3)
     assert [row["entity"] for row in rows] == [x.entity for x in expected]
     assert "town" in call("neighbors", "--run-dir", run, "town 1").stdout
-    assert call("neighbors", run, status=2).stderr
+    assert "ENTITY" in call("neighbors", run, status=2).stderr
 
 
 @pytest.mark.parametrize("command", ["convert", "merge"])
@@ -94,7 +94,7 @@ def test_converted_relations_include_the_inverse_ones(run, call, tmp_path):
 
 
 def test_convert_refuses_another_format(run, call, tmp_path):
-    assert call("convert", run, "--out", tmp_path / "x.csv", status=2).stderr
+    assert "x.csv" in call("convert", run, "--out", tmp_path / "x.csv", status=2).stderr
 
 
 def test_plots_are_written_as_png_and_svg(run, call, tmp_path):

@@ -286,7 +286,8 @@ def test_a_query_of_many_answers_comes_in_parts():
 
 def test_epochs_of_queries_are_other_shuffles():
     steps = QUERIES // 10
-    first, second = queries(query_stream(2 * steps)[:steps]), queries(query_stream(2 * steps)[steps:])
+    both = query_stream(2 * steps)
+    first, second = queries(both[:steps]), queries(both[steps:])
     assert len({key for key, _ in first}) == len({key for key, _ in second}) == 10 * steps
     assert [key for key, _ in first] != [key for key, _ in second]
 

@@ -86,7 +86,7 @@ def test_properties_on_tiny_graphs(seed):
     entities, relations, count, negatives = rng.integers(1, (6, 4, 9, 6), endpoint=True)
     triples = random_triples(entities, relations, count, seed)
     candidates, replaces_head, labels, pair_labels = draw(
-        triples, int(negatives), rng.choice([0.0, 0.4, 1.0]), None or tf.constant([seed, 1], tf.int64),
+        triples, int(negatives), rng.choice([0.0, 0.4, 1.0]), tf.constant([seed, 1], tf.int64),
         triples=triples, entities=int(entities), relations=int(relations), filtered=True,
     )  # fmt: skip
     assert candidates.shape == replaces_head.shape == labels.shape == pair_labels.shape == (count, negatives)

@@ -8,7 +8,7 @@ from jobi_tf.export.lists import AnswerLists
 from tests.evaluation.oracle import triple_set
 from tests.export.asking import PREDICT, load, named, named_columns, query, random_ids, with_each_entity
 from tests.graphs import huge_graph
-from tests.models.oracles import oracle_scores
+from tests.models.oracles import complex_, oracle_scores
 
 CHOSEN = [3, 4, 5, 6, 7, 23, 30]
 
@@ -33,10 +33,6 @@ def test_candidates_that_are_none_or_unknown(run, tmp_path):
             export_run(run, tmp_path / "export", candidates=names)
 
 
-def seen_in_training(graph, relation, column):
-    return {int(triple[column]) for triple in graph.train if triple[1] == relation}
-
-
 @pytest.mark.parametrize(("typed", "restricted"), [(True, False), (False, True), (True, True)])
 def test_only_allowed_entities_best_first(run, chosen, tmp_path, monkeypatch, typed, restricted):
     monkeypatch.setattr(stored_model, "SLICE_SCORES", 1)  # as few entities at a time as can be
@@ -49,7 +45,8 @@ def test_only_allowed_entities_best_first(run, chosen, tmp_path, monkeypatch, ty
     for signature, (side, _, column) in PREDICT.items():
         got = ask(signature, **query(graph, triples, signature, 31))
         for row, triple in enumerate(triples):
-            allowed = seen_in_training(graph, triple[1], column) if typed else set(range(31))
+            seen = {int(x[column]) for x in graph.train if x[1] == triple[1]}
+            allowed = seen if typed else set(range(31))
             candidates = with_each_entity(triple, column, sorted(allowed & set(CHOSEN) if restricted else allowed))
             if "new" in signature:
                 candidates = np.array([x for x in candidates.tolist() if tuple(x) not in known], int).reshape(-1, 3)
@@ -80,7 +77,7 @@ def test_float16(run, tmp_path):
     for row, (head, relation, _) in enumerate(named(graph, triples[:10])):
         again = ask("serving_default", head=[head] * 31, relation=[relation] * 31, tail=answers["tail"][row])
         np.testing.assert_allclose(answers["score"][row], again["score"], atol=1e-5)
-    rounded = {name: x.astype(np.float16).astype(float) for name, x in tables(run).items()}
+    rounded = [x.astype(np.float16).astype(float) for x in tables(run)]
     drift = exported.drift
     exact, here = (complex_scores(x, graph.valid) for x in (tables(run), rounded))
     assert drift.most == pytest.approx(np.abs(exact - here).max(), rel=0.02)
@@ -92,16 +89,12 @@ def test_float16(run, tmp_path):
 
 
 def tables(run):
-    head = run.model.heads[0]
-    return {"entity": run.model.entities.table.numpy(), "triple_relation": head.relations.table.numpy()}
+    return [x.table.numpy().astype(float) for x in (run.model.entities, run.model.heads[0].relations)]
 
 
 def complex_scores(tables, triples):
-    entity, relation = (x.astype(float) for x in tables.values())
-    h, r, t = (
-        (x[:, :8] + 1j * x[:, 8:]) for x in (entity[triples[:, 0]], relation[triples[:, 1]], entity[triples[:, 2]])
-    )
-    return (h * r * t.conj()).sum(-1).real
+    (entity, relation), (h, r, t) = tables, triples.T
+    return complex_(entity[h], relation[r], entity[t])
 
 
 def same_best(before, after, triple, column):

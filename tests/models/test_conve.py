@@ -41,11 +41,6 @@ def pairs(count, dim=12):
     return np.random.default_rng(5).normal(size=(count, 2 * dim)).astype(np.float32)
 
 
-def undropped(net):
-    net.drop_maps.rate = net.drop_hidden.rate = 0.0
-    return net
-
-
 def test_scores_are_those_of_float32_under_a_global_policy_too():
     triples, policy = [[0, 1, 2], [3, 2, 1]], keras.config.dtype_policy()
     expected = drawn().scores(triples, TAIL)
@@ -92,7 +87,8 @@ def test_triples_are_scored_as_the_oracle_does():
 
 def test_training_takes_means_and_variances_of_the_batch_and_keeps_a_tenth():
     model, given = drawn(joint=False), pairs(50)
-    before, net = shared_weights(model), undropped(model.heads[0].net)
+    before, net = shared_weights(model), model.heads[0].net
+    net.drop_maps.rate = net.drop_hidden.rate = 0.0
     expected, statistics = convolved(*np.split(given.astype(np.float64), 2, 1), **before, training=True)
     np.testing.assert_allclose(net(given, training=True), expected, **CLOSE)
     after = shared_weights(model)

@@ -46,7 +46,7 @@ def plan(experiment, tmp_path, seeds=1, quick=False, datasets=None):
     return make_plan(experiment, sources, tmp_path, seeds, quick)
 
 
-def test_all_of_the_paper_can_be_read():
+def test_all_experiments_can_be_read():
     assert set(Experiment.built_in()) >= set(NAMES)
     for name in Experiment.built_in():
         assert Experiment.read(name).name == name

@@ -5,9 +5,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.serving.conftest import running
 
 
-def samples(server, path="/metrics"):
+def samples(server):
     """Value by name and labels."""
-    status, text = server.send(path)
+    status, text = server.send("/monitoring/prometheus/metrics")
     assert status == 200
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
@@ -35,7 +35,7 @@ def test_requests_are_counted(first):
             assert server.predict({"instances": [row] * 7})[0] == 200
         assert server.predict({"signature_name": "embed", "inputs": [1]})[0] == 400
         assert server.predict({"signature_name": "made-up", "inputs": [1]})[0] == 400
-        found = samples(server, "/monitoring/prometheus/metrics")
+        found = samples(server)
     scored = {"protocol": "rest", "signature": "serving_default"}
     assert found[key("jobi_tf_requests_total", **scored, code="OK")] == 3
     assert found[key("jobi_tf_request_seconds_count", **scored)] == 3

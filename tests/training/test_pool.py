@@ -84,8 +84,8 @@ def test_commands_take_several_runs_and_rules(tmp_path, call):
     query = ("--head", "entity 1", "--relation", "relation 0", "-k", 3, "--json")
     answers = json.loads(call("predict", *folders, "--rules", *query).stdout)["answers"]
     assert [x["entity"] for x in answers] == [x.entity for x in pool.tails("entity 1", "relation 0", k=3)]
-    assert call("evaluate", folders[0], folders[0], status=2).stderr
-    assert call("predict", "--rules", *query, "--server", "http://localhost:1", status=2).stderr
+    assert str(folders[0]) in call("evaluate", folders[0], folders[0], status=2).stderr
+    assert "--server" in call("predict", "--rules", *query, "--server", "http://localhost:1", status=2).stderr
 
 
 def test_the_folder_of_one_run_is_no_list_of_runs():

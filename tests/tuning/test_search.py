@@ -202,12 +202,12 @@ def test_a_study_holds_one_search(tmp_path, trained):
     storage = f"sqlite:///{tmp_path}/shared.db"
     search(space(trials=2), tmp_path / "a" / "mine", storage=storage)
     with pytest.raises(UsageError, match="metric"):
-        search(space(trials=4, metric="mrr"), tmp_path / "b" / "mine", storage=storage)
+        search(space(trials=4, metric="hits@10"), tmp_path / "b" / "mine", storage=storage)
     assert len(trained) == 2
     assert not (tmp_path / "b" / "mine" / SPACE).exists()  # so that it can be corrected
 
 
-def test_a_storage_that_cannot_be_written(tmp_path, trained):
+def test_a_storage_of_another_version_of_optuna(tmp_path, trained):
     search(space(trials=1), tmp_path / "out")
     connection = sqlite3.connect(tmp_path / "out" / DATABASE)
     connection.execute("UPDATE alembic_version SET version_num = 'v9.0.0.a'")
@@ -219,11 +219,17 @@ def test_a_storage_that_cannot_be_written(tmp_path, trained):
 def test_a_folder_holds_one_search(tmp_path, trained):
     before = {"search": {"dim": [2, 4]}, "sampler": "grid"}
     search(space(**before), tmp_path / "out")
-    changes = [{"search": {"dim": [2, 6]}}, {"search": {"p": [0.0, 0.3]}}, {"metric": "mrr"}, {"seed": 1}]
+    changes = [{"search": {"dim": [2, 6]}}, {"search": {"p": [0.0, 0.3]}}, {"metric": "hits@10"}, {"seed": 1}]
     for change in (*changes, {"epochs": 5}):
         key = "settings" if "epochs" in change else next(iter(change))
         with pytest.raises(UsageError, match=key):
             search(space(**(before | change)), tmp_path / "out")
+
+
+def test_defaults_may_be_written_out(tmp_path, trained):
+    search(space(trials=1), tmp_path / "out")
+    search(space(trials=2, metric="mrr", seed=0, sampler="tpe"), tmp_path / "out")
+    assert len(trained) == 2
 
 
 def test_other_data_and_a_damaged_file(tmp_path):
