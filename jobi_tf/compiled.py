@@ -7,8 +7,8 @@ import tensorflow as tf
 
 
 def on_gpu() -> bool:
-    """Returns whether there is a GPU, so that what was made for CPUs alone does not apply."""
-    return bool(tf.config.list_physical_devices("GPU"))
+    """Returns whether there is a visible GPU, so that what was made for CPUs alone does not apply."""
+    return bool(tf.config.get_visible_devices("GPU"))
 
 
 def compiled(function: Callable) -> Callable:

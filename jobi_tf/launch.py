@@ -52,7 +52,7 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
     """Runs `jobi-tf` with the same arguments in several processes, each with a `TF_CONFIG`, until all have ended.
 
     The first process, the chief, uses the terminal; without servers it is the first worker. If a process fails, its
-    last output is shown and all others are ended. Signals to this process are forwarded to the chief, which prints how
+    output is shown and all others are ended. Signals to this process are forwarded to the chief, which prints how
     to resume. With parameter servers there is a chief beside the workers, and a worker that is killed is started again,
     up to `MOST_RESTARTS` times.
 

@@ -204,6 +204,7 @@ class PairCrossentropy(_Loss):
 
     def __init__(self, margin: float = 0.0, name: str = "pair_crossentropy", **kwargs: Any):
         super().__init__(name=name, **kwargs)
+        check_numbers(margin=margin)
         self.margin = margin
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:

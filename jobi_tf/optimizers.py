@@ -185,8 +185,9 @@ class LazyAdagrad(_Adagrad):
     The updates are those of Adagrad, which does not change rows with a gradient of zero, but take less time. Repeated
     rows are added up before they are squared.
 
-    Arguments are those of `keras.optimizers.Adagrad`, except the ones that `LazyAdam` excludes. Accumulators start
-    from 0 instead of Keras' 0.1, and epsilon is small, because the gradients of a mean over a batch are small.
+    Arguments are those of `keras.optimizers.Adagrad`, except the ones that `LazyAdam` excludes. The default learning
+    rate is 0.1 instead of Keras' 0.001. Accumulators start from 0 instead of 0.1, and epsilon is small, because the
+    gradients of a mean over a batch are small.
 
     Raises:
         ValueError: one of the excluded arguments was set.
@@ -213,8 +214,9 @@ class RowAdagrad(_Adagrad):
     """Adagrad with one accumulator for each row, the sum of the row's mean squared gradients.
 
     Table and optimizer state take a third of the memory that they take with Adam, because a row has one accumulator
-    instead of 2d moments. All numbers of a row have the same step size. Rows without an entry in a sparse gradient keep
-    their values. Rows are indices of the first axis, so each number of a vector has its own accumulator, as in Adagrad.
+    instead of two moments for each number. All numbers of a row have the same step size. Rows without an entry in a
+    sparse gradient keep their values. Rows are indices of the first axis, so each number of a vector has its own
+    accumulator, as in Adagrad.
 
     Args: those of `LazyAdagrad`.
 
@@ -358,7 +360,8 @@ def sum_repeated(gradient: tf.IndexedSlices, xla: bool = False) -> tuple[tf.Tens
     On several devices, the gradients of all of them are concatenated, so that rows are repeated; a model's own gradient
     has distinct rows, for which nothing is copied.
 
-    XLA needs to know the number of rows: there U = N, and what is left over has a row beyond the table and a sum of 0.
+    XLA needs to know the number of rows: there U = N, and the entries after the distinct rows name a row beyond the
+    table, with a sum of 0.
     """
     if xla:
         order = tf.argsort(gradient.indices)

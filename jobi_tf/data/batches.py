@@ -409,11 +409,12 @@ def _endless(batch: Callable, first_step: int, triples: tf.data.Dataset | None =
     if triples is not None:
         steps = tf.data.Dataset.zip(steps, triples)
     batch = tf.autograph.experimental.do_not_convert(batch)  # there is nothing to convert, which would take time
-    workers = max(2, (os.cpu_count() or 1) // 2)
+    workers = min(8, max(2, (os.cpu_count() or 1) // 2))  # each keeps a batch in memory
     batches = steps.map(batch, num_parallel_calls=workers, deterministic=True).prefetch(2)
     # Nothing is left to tune, and the sleeping tuner would delay the end of training by seconds (TensorFlow 2.21).
     options = tf.data.Options()
     options.autotune.enabled = False
     # TensorFlow takes the reading of shards for state that a checkpoint cannot hold. The only state is the step.
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
-    return batches.with_options(options)
+    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)  # unknown of a stream of triples
+    return batches.with_options(options).apply(endless)

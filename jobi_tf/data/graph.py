@@ -166,8 +166,8 @@ class Graph:
         """Returns triples of ids or names as ids, int32 [N, 3]; of a DataFrame by the names of its columns.
 
         Raises:
-            DataError: there are not three columns, a name is unknown, an id is out of range, or numbers that are no
-                array could be names.
+            DataError: there are not three columns, a name is unknown, an id is out of range, or a list has
+                numbers, which could be names as well as ids.
         """
         triples = triples.numpy() if hasattr(triples, "numpy") else triples  # a tensor
         if isinstance(triples, np.ndarray):  # where alone numbers are certainly ids

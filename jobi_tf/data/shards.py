@@ -35,18 +35,17 @@ class Shards:
         return sum(self.counts)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.concatenate([*self.blocks()]).astype(dtype or np.int32, copy=False)
+        triples, done = np.empty((len(self), 3), np.int32), 0
+        for block in self.blocks():
+            triples[done : done + len(block)] = block
+            done += len(block)
+        return triples.astype(dtype or np.int32, copy=False)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return chain.from_iterable(self.blocks())
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return np.asarray(self)[index]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The shape of the triples as an array, (N, 3)."""
-        return len(self), 3
 
     def paths(self) -> list[str]:
         """Returns the paths of the files; raises a `DataError` if one is missing or not of their size."""
@@ -119,9 +118,11 @@ class ShardWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if error[0] is None and len(self._rest):
-            self._write(self._rest)
-        self._close()
+        try:
+            if error[0] is None and len(self._rest):
+                self._write(self._rest)
+        finally:
+            self._close()
         used = sum(count > 0 for count in self._counts)  # those after them are empty
         for i, name in enumerate(self._names):
             if i < used:

@@ -87,7 +87,7 @@ class Vocabulary:
         if items.ndim != 1:
             raise DataError(f"expected a list of {self.kind} names or ids, got the shape {list(items.shape)}")
         if items.size and items.dtype.kind in "bf":
-            raise DataError(f"expected {self.kind} names or ids, got {items[0]!r}")
+            raise DataError(f"expected {self.kind} names or ids, got {items[0].item()!r}")
         if items.dtype.kind not in "iu":
             return self.ids(text_of(x) for x in items.tolist())
         if not is_array and items.size and str(items[0]) in self:

@@ -43,16 +43,17 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> Prepared:
     open that. Raises a `JobiError` if the cache cannot be read or written.
     """
     folder = graph_folder(key)
-    if folder.exists():
+    unusable = folder.exists()
+    if unusable:
         try:
             return Prepared(Graph.open(folder), folder, True)
         except DataError as error:
             if isinstance(error.__cause__, PermissionError):
                 raise failure("read", folder, error.__cause__) from None
-            # Another format or a damaged copy: it is only a cache, so it is made again.
-            shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder.parent)
     graph = build()
+    if unusable:  # of another format, or damaged: it is only a cache, so it is made again
+        shutil.rmtree(folder, ignore_errors=True)
     try:
         with new_folder(folder) as beside:
             graph.write(beside)

@@ -181,7 +181,7 @@ def _unseen(triples: _Triples, split: str, kind: str) -> tuple[Finding, Finding]
     vocabulary = triples.graph.entities if kind == "entities" else triples.graph.relations
     columns = [0, 2] if kind == "entities" else [1]
     seen = np.zeros(len(vocabulary), bool)
-    seen[triples.graph.train[:, columns]] = True
+    seen[triples.table[triples.rows["train"]][:, columns]] = True
     rows = triples.rows[split]
     used = triples.table[rows][:, columns]
     names, first = np.unique(used, return_index=True)

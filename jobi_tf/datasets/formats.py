@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from jobi_tf.data.vocabulary import text_of
 from jobi_tf.errors import DataError, needs
 
 if TYPE_CHECKING:
@@ -24,14 +25,8 @@ def as_csv(path: Path, columns: "Columns") -> BinaryIO:
     """
     rows = _parquet(path, columns) if path.suffix == ".parquet" else _rdf(path, columns)
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([_text(x) for x in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(map(text_of, row) for row in rows)
     return io.BytesIO(text.getvalue().encode("utf-8", "surrogateescape"))
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():  # an id beside a missing one
-        return int(value)
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
 def _rdf(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
@@ -65,11 +60,9 @@ def _parquet(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
     with needs("Parquet needs pandas and pyarrow", "parquet"):
         import pandas as pd
 
-        try:
+        try:  # integers stay integers beside missing values
             frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
         except ValueError as error:  # pyarrow's errors are such
             raise DataError(f"{path}: expected Parquet: {error}") from None
     _, _, chosen = columns.locate([*map(str, frame.columns)], str(path), header=True)
-    # Integers stay integers beside missing values, which are None here and empty fields of the CSV.
-    frame = frame.iloc[:, chosen].astype(object)
-    return frame.where(frame.notna(), None).itertuples(index=False)
+    return frame.iloc[:, chosen].itertuples(index=False)

@@ -35,8 +35,9 @@ def load_graph(
 
     Args:
         dataset: a name in `jobi_tf.datasets.NAMES`; a folder with train, valid and test, each as .tsv or .txt (both
-            with tabs) or .csv, also with .gz, or as .nt, .ttl (RDF) or .parquet; or one such file, with `split`. Names
-            take precedence over paths, so write `./umls` for a folder with the name of a data set.
+            with tabs) or .csv, also with .gz, or as .nt, .ttl (RDF) or .parquet; or one such file, with `split`; or a
+            prepared folder, local or such as `gs://bucket/graph` (`Graph.save`, `jobi-tf data prepare`). Names take
+            precedence over paths, so write `./umls` for a folder with the name of a data set.
         archive: the archive of a named data set. None: the file of that name in the folder that the environment
             variable `JOBI_TF_ARCHIVES` names; without it, the archive is downloaded.
         split: shares of train, valid and test for one file, such as `"0.8/0.1/0.1"` or `(0.8, 0.1, 0.1)`.
@@ -82,7 +83,7 @@ def prepare(
     if named or prepared:
         options = {"split": split, "columns": columns, "header": header, "weights": weights}
         if given := [option for option, value in options.items() if value is not None]:
-            raise UsageError(f"option {given[0]!r} applies to files of text only, got the data set {name}")
+            raise UsageError(f"option {given[0]!r} applies to files of triples only, got the data set {name}")
     if archive is not None and (not named or name == WORLD):
         raise UsageError(f"an archive is for a data set out of {', '.join(DATASETS)}, got {name!r}")
     if prepared:

@@ -7,11 +7,10 @@ from scipy import sparse
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, Occurrences, both_sides, distinct_triples, entity_degrees
-from jobi_tf.data.shards import Shards
+from jobi_tf.data.shards import Shards, blocks
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
-_MANY = 1.5
-"""As Bordes et al. (2013): a side is N if an entity of the other side has this many partners or more on average."""
+_MANY = 1.5  # mean number of partners of an entity from which the other side is N (Bordes et al. 2013)
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,11 @@ class Statistics:
 def statistics(graph: Graph) -> Statistics:
     """Computes the statistics of a graph."""
     triples, heads, tails, category = _by_relation(graph)
+    of_splits = {split: _triples_of_relations(graph, split) for split in SPLITS}
     categories = {}
     for kind in [*CATEGORIES, *(["unseen"] if "unseen" in category else [])]:
         chosen = category == kind
-        counts = {split: int(chosen[graph.splits[split][:, 1]].sum()) for split in SPLITS}
+        counts = {split: int(found[chosen].sum()) for split, found in of_splits.items()}
         shares = {split: count / max(1, len(graph.splits[split])) for split, count in counts.items()}
         categories[kind] = {"relations": int(chosen.sum()), **shares}
     return Statistics(
@@ -92,17 +92,23 @@ def entity_types(graph: Graph, entities: np.ndarray) -> list[str]:
 
     They are N texts such as `capital tail`, or `unseen`.
     """
-    labels = np.concatenate([side * graph.num_relations + graph.train[:, 1] for side in (HEAD, TAIL)])
+    train = np.asarray(graph.train)
+    labels = np.concatenate([side * graph.num_relations + train[:, 1] for side in (HEAD, TAIL)])
     shape = graph.num_entities, len(SIDES) * graph.num_relations
-    counts = sparse.csr_matrix((np.ones(len(labels), np.int32), (both_sides(graph.train), labels)), shape)[entities]
+    counts = sparse.csr_matrix((np.ones(len(labels), np.int32), (both_sides(train), labels)), shape)[entities]
     names = [f"{relation} {side}" for side in SIDES for relation in graph.relations.names][::-1]
     best, seen = np.ravel(counts[:, ::-1].argmax(1)), np.ravel(counts.sum(1)) > 0
     return [names[x] if y else "unseen" for x, y in zip(best.tolist(), seen.tolist(), strict=True)]
 
 
+def _triples_of_relations(graph: Graph, split: str) -> np.ndarray:
+    """Returns the number of triples of each relation in a split: int64 [relations]."""
+    return np.sum([np.bincount(x[:, 1], minlength=graph.num_relations) for x in blocks(graph.splits[split])], 0)
+
+
 def _by_relation(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns the training triples, distinct heads, distinct tails and category of each relation: [relations] each."""
-    triples = np.bincount(graph.train[:, 1], minlength=graph.num_relations)
+    triples = _triples_of_relations(graph, "train")
     heads, tails = np.diff(Occurrences.of_graph(graph).seen.offsets).reshape(len(SIDES), -1)
     distinct = triples  # in shards, which may be larger than the memory, repeated triples count too
     if not isinstance(graph.train, Shards):

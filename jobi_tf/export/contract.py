@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.occurrences import entity_degrees
+from jobi_tf.data.shards import blocks
 from jobi_tf.export.servable import INPUTS
 from jobi_tf.export.stored_model import UNKNOWN_SCORE
 
@@ -27,7 +28,7 @@ Requests = Mapping[str, Mapping[str, list[Any]]]
 
 def example_requests(graph: Graph, rows: int, top_k: int) -> Requests:
     """Returns for each signature the inputs of up to `rows` training triples."""
-    triples = graph.train[:rows].tolist()
+    triples = next(iter(blocks(graph.train, rows))).tolist()
     ids = dict(zip(("head", "relation", "tail"), map(list, zip(*triples, strict=True)), strict=True))
     names: dict[str, list[Any]] = {
         key: [(graph.relations if key == "relation" else graph.entities)[i] for i in column]

@@ -31,9 +31,7 @@ class Servable(tf.Module):
     is the greatest `k` of a request. Probabilities are sigmoid(slope · score + intercept).
     """
 
-    def __init__(
-        self, model: StoredModel, graph: Graph, folder: Path, top_k: int, slope: float = 1.0, intercept: float = 0.0
-    ):
+    def __init__(self, model: StoredModel, graph: Graph, folder: Path, top_k: int, slope: float, intercept: float):
         super().__init__()
         self.model = model
         self.top_k = top_k

@@ -37,7 +37,7 @@ class StoredModel(tf.Module):
         self.num_relations = head.num_relations
         self.num_entities, self.width = model.entities.table.shape
         entity = model.entities.table.value
-        self.entity = entity if dtype == "float32" else tf.Variable(tf.cast(entity, dtype), trainable=False)
+        self.entity = entity if entity.dtype == dtype else tf.Variable(tf.cast(entity, dtype), trainable=False)
         self.relation = tf.Variable(tf.cast(head.all_relations(), dtype), trainable=False)
         self.net = head.net
         self.lists = lists

@@ -16,7 +16,7 @@ class Dropout(keras.layers.Layer):
 
     def __init__(self, rate: float, seed: int, noise_shape: tuple[int, ...] | None = None):
         super().__init__(dtype="float32")
-        check_numbers(dropout=rate)
+        check_numbers(rate=rate)
         if not 0 <= rate < 1:
             raise UsageError(f"expected a dropout rate from 0 to below 1, got {rate}")
         self.rate, self.noise_shape = rate, noise_shape

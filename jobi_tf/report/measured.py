@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences, column
+from jobi_tf.data.occurrences import SIDES, KnownAnswers, Occurrences, column, find
 from jobi_tf.errors import DataError, UsageError, needs
 from jobi_tf.evaluation.answers import best_answers
 from jobi_tf.evaluation.evaluate import Evaluation, evaluate
@@ -70,8 +70,8 @@ def first_answers(model: JoBi, evaluation: Evaluation, known: KnownAnswers, occu
             "entity": first,
             "confidence": np.exp(score.astype(np.float64) - total),
             "right": right,
-            "plausible": np.isin(keys + first, seen),
-            "true_plausible": np.isin(keys + true, seen),
+            "plausible": find(seen, keys + first)[1],
+            "true_plausible": find(seen, keys + true)[1],
         }
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)

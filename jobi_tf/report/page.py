@@ -21,7 +21,7 @@ from jobi_tf.evaluation.calibration import Bin, expected_calibration_error
 from jobi_tf.evaluation.metrics import METRICS
 from jobi_tf.files import written_beside
 from jobi_tf.report.charts import Chart, colour, line_chart, reliability_chart
-from jobi_tf.report.measured import Measured, breakdown, measure
+from jobi_tf.report.measured import FILTERS, Measured, breakdown, measure
 from jobi_tf.report.runs import common_graph, different_settings, labels
 from jobi_tf.tables import data_frame
 from jobi_tf.training.config import TrainConfig
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 HERE = Path(__file__).parent
-SPLITS = ("valid", "test")
 BOTH = ("both", *SIDES)
 FEWEST = 10  # triples of a relation whose gain is shown, where some relation has as many
 MOST_GAINS = 12
@@ -74,8 +73,8 @@ def write_report(
     """
     template = _template()
     out, paths = Path(out), [Path(run) for run in runs]
-    if split not in SPLITS:
-        raise UsageError(f"expected a split out of {', '.join(SPLITS)}, got {split!r}")
+    if split not in FILTERS:
+        raise UsageError(f"expected a split out of {', '.join(FILTERS)}, got {split!r}")
     check_at_least(1, limit=1 if limit is None else limit)
     if out.is_dir() or not out.parent.is_dir():
         reason = "is a folder" if out.is_dir() else f"is in {out.parent}, which is no folder"

@@ -35,7 +35,7 @@ warnings.filterwarnings("ignore", "Some regimes for parameter")
 HEARTBEAT, GRACE = 10, 30  # seconds
 SECONDS_FOR_SQLITE = 60  # to wait for other processes that write
 MOST_CRASHES = 2
-FAILURES_IN_A_ROW = 5
+MOST_FAILURES = 5
 RETRY = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
 STORAGE_ERRORS = (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError)
 OnEvent = Callable[[int, Epoch | Results | None], None]
@@ -210,7 +210,8 @@ class _Search:
             # Set when a trial begins to train, long after its first heartbeat; a retry has that of the try before.
             begun = trial.user_attrs.get("begun") == trial.number
             if trial.state == TrialState.RUNNING and not begun and (trial.datetime_start or before) < before:
-                RETRY(self.study, self.study.tell(trial.number, state=TrialState.FAIL))
+                with suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):  # another process was faster
+                    RETRY(self.study, self.study.tell(trial.number, state=TrialState.FAIL))
             elif trial.state == TrialState.FAIL and trial.user_attrs.get("retry"):
                 RETRY(self.study, trial)
 
@@ -272,8 +273,9 @@ class _Search:
         if "same_as" not in trial.user_attrs and not trial.user_attrs.get("retry"):
             results.write()  # after each trial: a search that is killed leaves its table behind
             self.on_event(number(trial), results)
-        if results.count("FAIL") >= FAILURES_IN_A_ROW and not results.ranked():
-            self.error = JobiError(f"the first trials failed, the last one since {trial.user_attrs.get('reason')}")
+        if results.count("FAIL") >= MOST_FAILURES and not results.ranked():
+            reason = trial.user_attrs.get("reason")
+            self.error = JobiError(f"{MOST_FAILURES} trials failed and none is complete, the last one since {reason}")
         if self.jobs.stopped or self.error or self._left() <= 0:
             study.stop()
 
