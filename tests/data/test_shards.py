@@ -69,6 +69,11 @@ def test_an_epoch_has_every_triple_once_but_those_that_fill_no_batch(graph):
     assert (np.diff(block) != 0).sum() > 8
 
 
+def test_a_stream_says_that_it_has_no_end(graph):
+    """Keras' `fit` would never return."""
+    assert training_batches(graph, 20, negatives=2).cardinality() == tf.data.INFINITE_CARDINALITY
+
+
 @pytest.mark.parametrize("count", [131, 147, 203])
 def test_no_triple_is_left_out_of_most_epochs(tmp_path, count):
     graph, steps, epochs = with_shards(written(tmp_path, TRIPLES[:count])), count // 20, 30
