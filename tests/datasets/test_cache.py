@@ -52,6 +52,22 @@ def test_damaged_copy_is_made_again(tmp_path):
         assert again.graph.fingerprint == first.graph.fingerprint
 
 
+def test_a_copy_that_cannot_be_opened_stays_until_it_is_made_again(tmp_path, monkeypatch):
+    folder = write_folder(tmp_path / "mine")
+    first = prepare(folder)
+
+    def failing(path) -> Graph:
+        raise DataError("too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Graph, "open", failing)
+        patched.setattr(reading.TripleReader, "read", None)
+        with pytest.raises(TypeError):
+            prepare(folder)
+    assert prepare(folder).cached
+    assert prepare(folder).folder == first.folder
+
+
 def test_killed_preparation_is_removed(tmp_path, home):
     folder = write_folder(tmp_path / "mine")
     writings = [new_folder(home / "graphs" / name) for name in ("mine", "other")]
