@@ -116,7 +116,7 @@ class DistributedModel(keras.Model):
             metrics = {name: tf.reshape(value, [1]) for name, value in metrics.items()}
         return metrics
 
-    def gathered(self) -> Self:
+    def in_float32(self) -> Self:
         """Returns a copy, not compiled, whose weights are float32."""
         copy = type(self).from_config(self.get_config() | {"table_dtype": "float32"})
         for variable, own in zip(self.weights, copy.weights, strict=True):

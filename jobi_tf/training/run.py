@@ -283,4 +283,4 @@ def read_model(files: RunFolder, config: TrainConfig, graph: Graph) -> JoBi:
     if (model.num_entities, model.num_relations) != sizes:
         other = f"{model.num_entities, model.num_relations}: the files belong to different runs"
         raise DataError(f"expected a model of {sizes} entities and relations in {path}, got {other}")
-    return model if model.table_dtype == "float32" else model.gathered()
+    return model if model.table_dtype == "float32" else model.in_float32()
