@@ -42,7 +42,7 @@ COMMANDS = {
     "export": "Export a run as a SavedModel that is queried by name.",
     "serve": "Serve an export over REST and gRPC.",
 }
-TRAINING = {"train", "plan", "search", "reproduce"}  # `launch` starts processes that run one of these, or `evaluate`
+TRAINING = {"train", "plan", "search", "reproduce"}  # `launch` starts processes that run `train` or `evaluate`
 INTERRUPTED = 128 + signal.SIGINT
 SIGNALS = [getattr(signal, x) for x in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, x)]  # not all on Windows
 

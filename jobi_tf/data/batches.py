@@ -416,5 +416,6 @@ def _endless(batch: Callable, first_step: int, triples: tf.data.Dataset | None =
     options.autotune.enabled = False
     # TensorFlow takes the reading of shards for state that a checkpoint cannot hold. The only state is the step.
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
-    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)  # unknown of a stream of triples
+    # TensorFlow does not know that a stream of triples has no end.
+    endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
     return batches.with_options(options).apply(endless)

@@ -35,7 +35,7 @@ class Shards:
         return sum(self.counts)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        triples, done = np.empty((len(self), 3), np.int32), 0
+        triples, done = np.empty(self.shape, np.int32), 0
         for block in self.blocks():
             triples[done : done + len(block)] = block
             done += len(block)
@@ -46,6 +46,11 @@ class Shards:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         return np.asarray(self)[index]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the triples as an array, (N, 3)."""
+        return len(self), 3
 
     def paths(self) -> list[str]:
         """Returns the paths of the files; raises a `DataError` if one is missing or not of their size."""

@@ -12,7 +12,7 @@ import platformdirs
 
 from jobi_tf.data.graph import Graph
 from jobi_tf.errors import DataError, JobiError
-from jobi_tf.files import new_folder
+from jobi_tf.files import new_folder, written_beside
 
 _ABANDONED = 600.0  # seconds without a change after which something incomplete is not being written any more
 
@@ -52,13 +52,15 @@ def open_or_build(key: str, build: Callable[[], Graph]) -> Prepared:
                 raise failure("read", folder, error.__cause__) from None
     make_folder(folder.parent)
     graph = build()
-    if unusable:  # of another format, or damaged: it is only a cache, so it is made again
-        shutil.rmtree(folder, ignore_errors=True)
     try:
-        with new_folder(folder) as beside:
+        # A copy that is damaged or of another format is replaced.
+        with (written_beside if unusable else new_folder)(folder) as beside:
+            beside.mkdir(exist_ok=True)
             graph.write(beside)
     except OSError as error:
-        if not (folder / "graph.json").exists():  # otherwise another process was faster, and its copy is as good
+        if (
+            unusable or not (folder / "graph.json").exists()
+        ):  # otherwise another process was faster, and its copy is as good
             raise failure("write", folder, error) from None
     return Prepared(Graph.open(folder), folder, False)
 

@@ -59,11 +59,11 @@ class Statistics:
 def statistics(graph: Graph) -> Statistics:
     """Computes the statistics of a graph."""
     triples, heads, tails, category = _by_relation(graph)
-    of_splits = {split: _triples_of_relations(graph, split) for split in SPLITS}
+    held_out = {split: _triples_of_relations(graph, split) for split in SPLITS if split != "train"}
     categories = {}
     for kind in [*CATEGORIES, *(["unseen"] if "unseen" in category else [])]:
         chosen = category == kind
-        counts = {split: int(found[chosen].sum()) for split, found in of_splits.items()}
+        counts = {split: int(found[chosen].sum()) for split, found in {"train": triples, **held_out}.items()}
         shares = {split: count / max(1, len(graph.splits[split])) for split, count in counts.items()}
         categories[kind] = {"relations": int(chosen.sum()), **shares}
     return Statistics(

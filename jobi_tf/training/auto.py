@@ -42,7 +42,7 @@ from jobi_tf.training.train import new_run_folder, resume, train_as_configured
 MINUTES = 15.0
 SEARCH, LONGEST_SEARCH = 1 / 3, 2 / 3  # fractions of the time; the second one if the final training is short
 TRIAL_EPOCHS = 2  # of a candidate, at least: the first one is not typical, as TensorFlow traces and compiles in it
-TRAININGS = 3  # of the largest model, for which a longer search leaves time: of a teacher, its student, and a spare one
+TRAININGS = 3  # of the largest model that a longer search leaves time for: teacher, student and a spare one
 SECONDS_TO_BEGIN = 10  # of a training
 MOST_CANDIDATES = 8
 FEWEST_EPOCHS, MOST_EPOCHS, RANKINGS = 8, 60, 10  # of the training after the search

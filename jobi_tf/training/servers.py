@@ -150,9 +150,9 @@ def fit(training: Training, callbacks: Sequence[keras.callbacks.Callback]) -> No
                 count = min(computed.block, steps - scheduled)
                 in_flight.append((computed.schedule(epoch * steps + scheduled, count), scheduled + count))
                 scheduled += count
-            if not in_flight and model.stop_training:
-                break
             if not in_flight:
+                if model.stop_training:
+                    break
                 checkpoint.write(epoch, done, sums.tolist())
                 continue
             block, done = in_flight.popleft()

@@ -290,5 +290,5 @@ def _check_same(space: Space, before: Mapping[str, Any], path: Path, dataset: bo
         now["settings"]["dataset"] = then["settings"]["dataset"]
     for key in ("settings", "search", "sampler", "metric", "seed", "prune"):
         if json.dumps(then[key]) != json.dumps(now[key]):  # in the same order
-            old, new = (x.get(key, then[key]) for x in (before, space.as_mapping()))
+            old, new = before.get(key, then[key]), space.as_mapping().get(key, now[key])
             raise UsageError(f"expected {key} {old}, as {path} has it, got {new}: choose another folder by --out")

@@ -68,12 +68,14 @@ def test_it_can_be_repeated(towns, tmp_path, call):
     assert content(tmp_path / "first")["test.txt"] != content(tmp_path / "other")["test.txt"]
 
 
-def test_several_files(tmp_path, call):
+def test_several_files_of_every_kind(tmp_path, call):
     rows = lines()
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress("".join(rows[:200]).encode()))
     fields = [line.strip().split("\t") for line in rows[150:]]
     (tmp_path / "b.csv").write_text("note,from,how,to\n" + "".join(f'"x, y",{h},{r},{t}\n' for h, r, t in fields))
     (tmp_path / "whole.tsv").write_text("".join(rows))
     call("data", "build", "--from", tmp_path / "whole.tsv", "--out", tmp_path / "one")
+    call("data", "build", "--from", tmp_path / "a.txt.gz", "--out", tmp_path / "half")
     text = "note,from,how,to\n" + "".join(f"x,{','.join(line.strip().split(chr(9)))}\n" for line in rows[:200])
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))
     options = ("--columns", "from,how,to", "--out", tmp_path / "two")

@@ -52,6 +52,7 @@ def test_what_is_written_is_read(tmp_path, files, count):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 12 * count
     np.testing.assert_array_equal(np.sort(shards[:], 0), TRIPLES[:count])
     np.testing.assert_array_equal(np.concatenate([*blocks(shards, 3)]), shards)
+    assert shards.shape == (count, 3)
     np.testing.assert_array_equal([*shards], shards)
 
 

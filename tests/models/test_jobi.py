@@ -110,10 +110,13 @@ def test_text_is_no_number(call):
         call("0.5")
 
 
-def test_weights_of_another_model_are_refused(tmp_path):
+def test_weights_of_another_size_are_refused(tmp_path):
+    jobi_tf.JoBi(5, 2, 8).save_weights(tmp_path / "of.weights.h5")
+    with pytest.raises(ValueError, match=r"shape \(5, 8\).*\(5, 16\)"):
+        (model := jobi_tf.JoBi(5, 2, 4)).load_weights(tmp_path / "of.weights.h5")
     keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]).save_weights(tmp_path / "none.weights.h5")
     with pytest.raises(ValueError, match="0 rows"):
-        jobi_tf.JoBi(5, 2, 4).load_weights(tmp_path / "none.weights.h5")
+        model.load_weights(tmp_path / "none.weights.h5")
 
 
 def test_what_is_no_triple_or_side_is_refused():

@@ -122,6 +122,7 @@ def test_what_is_kept_of_a_run(made):
     rows = [json.loads(line) for line in (made.run("joint") / "metrics.jsonl").read_text().splitlines()]
     best = max(rows, key=lambda row: row["val_mrr"])
     assert record["valid"]["mrr"] == best["val_mrr"]
+    assert record["valid"]["hits@10"] == best["val_hits@10"]
     assert stored_evaluation(made.run("joint"))["mrr"] == record["test"]["mrr"]
     assert record["best_epoch"] == best["epoch"]
     assert record["train_seconds"] == pytest.approx(sum(row["seconds"] for row in rows))

@@ -230,6 +230,11 @@ def test_defaults_may_be_written_out(tmp_path, trained):
     search(space(trials=1), tmp_path / "out")
     search(space(trials=2, metric="mrr", seed=0, sampler="tpe"), tmp_path / "out")
     assert len(trained) == 2
+    with pytest.raises(UsageError, match=r"metric mrr,.* got hits@10"):
+        search(space(trials=2, metric="hits@10"), tmp_path / "out")
+    search(space(trials=1, metric="hits@10"), tmp_path / "other")
+    with pytest.raises(UsageError, match=r"metric hits@10,.* got mrr"):
+        search(space(trials=2), tmp_path / "other")
 
 
 def test_other_data_and_a_damaged_file(tmp_path):
