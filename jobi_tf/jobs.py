@@ -83,6 +83,7 @@ class Jobs:
         `JobError` if the task failed, `JobKilledError` or `JobStoppedError`.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("")  # the process may die before it opens it
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_child, args=(theirs, log, self.threads, task, arguments), daemon=True)

@@ -354,11 +354,18 @@ def _update_where(
         table.assign(values)
 
 
+def _come_from_unique(ids: tf.Tensor) -> bool:
+    """Returns whether the ids are in a graph, and are there the distinct ones that `tf.unique` returns."""
+    while tf.is_symbolic_tensor(ids) and ids.op.type in ("Reshape", "Identity"):
+        ids = ids.op.inputs[0]
+    return tf.is_symbolic_tensor(ids) and ids.op.type == "Unique" and ids.value_index == 0
+
+
 def sum_repeated(gradient: tf.IndexedSlices, xla: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
     """Adds up the entries of each row: indices [N] with repeats → distinct rows [U] and their sums [U, ...].
 
-    On several devices, the gradients of all of them are concatenated, so that rows are repeated; a model's own gradient
-    has distinct rows, for which nothing is copied.
+    On several devices, the gradients of all of them are concatenated, so that rows are repeated; the rows of a model's
+    own gradient come from `tf.unique`, and are taken as they are.
 
     XLA needs to know the number of rows: there U = N, and the entries after the distinct rows name a row beyond the
     table, with a sum of 0.
@@ -370,6 +377,8 @@ def sum_repeated(gradient: tf.IndexedSlices, xla: bool = False) -> tuple[tf.Tens
         place, count = tf.cumsum(tf.cast(differs, tf.int32)), tf.size(indices)
         rows = tf.math.unsorted_segment_min(indices, place, count)
         return rows, tf.math.unsorted_segment_sum(values, place, count)
+    if _come_from_unique(gradient.indices):
+        return gradient.indices, gradient.values
     rows, place = tf.unique(gradient.indices)
     values, count = gradient.values, tf.size(rows)
 

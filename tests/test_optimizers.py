@@ -237,6 +237,25 @@ def test_options_that_act_on_whole_tables_are_refused(option, kind):
         kind(**option)
 
 
+@pytest.mark.parametrize("lookups", [1, 2])
+def test_rows_that_a_graph_looks_up_once_or_twice_are_distinct(lookups):
+    variable = table()
+
+    @tf.function
+    def gradient(ids):
+        with tf.GradientTape() as tape:
+            distinct, places = tf.unique(ids)
+            rows = [tf.gather(variable.value, x) for x in (distinct, places)[:lookups]]
+            total = sum(tf.reduce_sum(x) for x in rows)
+        return sum_repeated(tape.gradient(total, variable.value))
+
+    rows, sums = gradient(tf.constant([5, 5, 3, 5]))
+    counts = np.bincount([5, 3] if lookups == 1 else [5, 3, 0, 0, 1, 0], minlength=6)
+    assert len(set(rows.numpy())) == len(rows)
+    assert (sums.numpy() == counts[rows.numpy()][:, None]).all()
+    assert set(rows.numpy()) == set(np.flatnonzero(counts))
+
+
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
 def test_repeated_rows_of_any_type_and_shape_are_added_up(dtype, shape):

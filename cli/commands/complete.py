@@ -4,6 +4,8 @@ from pathlib import Path
 
 import cloup
 
+from jobi_tf.console import warn
+
 from ..options import COUNT, Command, open_run, opened, out_option, run_option
 
 
@@ -23,5 +25,8 @@ def complete(run: Path, relation: str | None, k: int, out: Path | None) -> None:
     different relations are only roughly comparable.
     """
     triples = open_run(run).complete(relation, k)
+    if not triples:
+        reason = "never saw on that side of its relation, or links an entity to itself"
+        warn(f"no new triple: each other one is in the graph, has an entity that training {reason}")
     with opened(out) as file:
         file.writelines(f"{x.head}\t{x.relation}\t{x.tail}\t{x.score:.4f}\n" for x in triples)

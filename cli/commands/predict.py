@@ -8,7 +8,7 @@ import click
 import cloup
 from cloup.constraints import AllSet, If, IsSet, accept_none, require_all, require_any, require_one
 
-from jobi_tf.console import print_json, print_table
+from jobi_tf.console import print_json, print_table, warn
 from jobi_tf.errors import DataError
 
 from ..options import (
@@ -161,6 +161,9 @@ def predict(
             click.echo(f"{len(queries):,} queries answered in {out}", err=True)
         return
     query = Query(head, str(relation), tail)
+    entities = [name for name in (head, tail) if name is not None]
+    for name in [] if server else model.graph.names_unseen_in_training(entities, query.relation):
+        warn(f"{name!r} occurs in no training triple, so the model knows nothing of it")
     if head is None or tail is None:
         result = {"answers": [{"rank": i, **x} for i, x in enumerate(answer(query.side, [query])[0], 1)]}
     else:

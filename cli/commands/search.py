@@ -77,15 +77,15 @@ def search(
         judged = f"{chosen.size} trials, by validation {METRICS[chosen.metric]}"
         click.echo(f"search    {chosen.sampler}, {judged}\nfolder    {out}", err=True)
         with JobDisplay() as display:
-            results = run(chosen, out, jobs, storage, _Progress(chosen, display))
+            results = run(chosen, out, jobs, storage, _Progress(chosen, jobs, display))
     _print_result(results, quiet)
 
 
 class _Progress:
     """Prints a line for each trial that has ended; a terminal shows the epochs of those that are running."""
 
-    def __init__(self, space: "Space", display: JobDisplay):
-        self.space, self.display = space, display
+    def __init__(self, space: "Space", jobs: int, display: JobDisplay):
+        self.space, self.jobs, self.display = space, jobs, display
         self.start, self.ended = time.monotonic(), 0
 
     def __call__(self, trial: int, event: "Epoch | Results | None") -> None:
@@ -104,7 +104,7 @@ class _Progress:
         self.ended += 1
         done = sum(trial.state.is_finished() for trial in last_tries(results.study).values())
         (trial,) = (trial for trial in results.trials if number(trial) == ended)
-        left = (time.monotonic() - self.start) / self.ended * (self.space.size - done)
+        left = (time.monotonic() - self.start) / max(self.ended, self.jobs) * (self.space.size - done)
         best = "  best so far" if results.ranked()[:1] == [trial] else ""
         time_left = f"  left ≈ {duration(left)}" if left > 0 else ""
         return f"{done}/{self.space.size}  {_describe(trial, results)}{best}{time_left}"

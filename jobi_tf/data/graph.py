@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -147,6 +147,17 @@ class Graph:
             seen[part[:, 0]] = seen[part[:, 2]] = True
         return seen
 
+    def names_unseen_in_training(self, entities: Iterable[str], relation: str) -> list[str]:
+        """Returns which of the names of some entities and a relation occur in no training triple.
+
+        Raises:
+            DataError: a name is unknown.
+        """
+        number = self.relations.id(relation)
+        unseen = [name for name in entities if not self.seen_in_training[self.entities.id(name)]]
+        is_used = any((part[:, 1] == number).any() for part in blocks(self.train))
+        return unseen if is_used else [*unseen, relation]
+
     def relation_names(self, inverses: bool) -> list[str]:
         """Returns the names of the relations and, if wanted, those of their inverses, which answer (?, r, t)."""
         names = list(self.relations.names)
@@ -219,7 +230,8 @@ class Graph:
         """
         self.entities.save(folder / "entities.txt")
         self.relations.save(folder / "relations.txt")
-        meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self._digest, "sources": {}}
+        sizes = [self.num_entities, self.num_relations]
+        meta: dict = {"format": FORMAT, "name": self.name, "fingerprint": self._digest, "sizes": sizes, "sources": {}}
         arrays = dict(zip(_SEEN, self.seen, strict=True)) if self.seen else {}
         for name, triples in self.splits.items():
             if isinstance(triples, Shards):
@@ -274,6 +286,9 @@ class Graph:
             {name: arrays[f"{name}.weights"] for name in SPLITS if f"{name}.weights" in arrays},
             tuple(arrays[name] for name in _SEEN) if _SEEN[0] in arrays else None,
         )
+        sizes = [graph.num_entities, graph.num_relations]
+        if (expected := meta.get("sizes", sizes)) != sizes:
+            raise ValueError(f"{expected} names of entities and relations are expected, {sizes} found")
         graph.__dict__["_digest"] = meta["fingerprint"]  # where cached_property keeps it
         return graph
 

@@ -37,17 +37,20 @@ class Membership:
         np.bitwise_or.at(bits, places >> 3, np.left_shift(1, places & 7).astype(np.uint8))
         self._bits = tf.constant(bits)
 
-    def __call__(self, keys: tf.Tensor) -> tf.Tensor:
-        """Returns int8, of the shape of `keys` (int64): 1 for a key of the set, else 0."""
+    def __call__(self, keys: tf.Tensor, certain: tf.Tensor) -> tf.Tensor:
+        """Returns int8, of the shape of `keys` (int64): 1 for a key of the set, else 0.
+
+        `certain`, bool of the same shape, are keys that are known to be in the set, which need no bisection.
+        """
         places = keys if self._exact else _hash(keys)
         byte = tf.gather(self._bits, tf.bitwise.right_shift(places, 3))
         bit = tf.bitwise.right_shift(byte, tf.cast(tf.bitwise.bitwise_and(places, 7), tf.uint8))
         found = tf.cast(tf.bitwise.bitwise_and(bit, 1), tf.int8)
         if self._keys is None:
             return found
-        candidates = tf.where(found)
+        candidates = tf.where((found > 0) & ~certain)
         verified = tf.cast(contains(self._keys, tf.gather_nd(keys, candidates)), tf.int8)
-        return tf.scatter_nd(candidates, verified, tf.shape(found, tf.int64))
+        return tf.tensor_scatter_nd_update(tf.cast(certain, tf.int8), candidates, verified)
 
 
 def _hash(keys: tf.Tensor) -> tf.Tensor:
@@ -167,15 +170,18 @@ class NegativeSampler:
         if shared:
             chosen = part.of(tf.random.stateless_uniform(shape, choices, 0, tf.shape(triples)[1], tf.int32))
             bits = part.of(_random_bits(shape, draws))
-            entities = self._draw(self._row(tf.gather(triples[:, :, 1], chosen, batch_dims=1), at_tail), bits)
+            drawn_for = self._row(tf.gather(triples[:, :, 1], chosen, batch_dims=1), at_tail)
+            entities, seen = self._draw(drawn_for, bits)
             at_tail = at_tail[:, None]  # each triple of a chunk with each of its negatives: [C, c, n]
             row = self._row(triples[:, :, 1:2], at_tail)
             placed = tf.broadcast_to(entities[:, None], tf.shape(row))
+            seen = seen[:, None] & (row == drawn_for[:, None])
         else:
             row = self._row(triples[:, 1:2], at_tail)
-            placed = entities = self._draw(row, part.of(_random_bits(shape, draws)))
+            entities, seen = self._draw(row, part.of(_random_bits(shape, draws)))
+            placed = entities
         pairs = row * self.num_entities + tf.cast(placed, tf.int64)
-        labels = [self._triple_labels(triples, placed, at_tail), self._pairs(pairs)]
+        labels = [self._triple_labels(triples, placed, at_tail), self._pairs(pairs, seen)]
         if by_side:
             entities, *labels = (
                 tf.reshape(x, tf.concat([tf.shape(x)[:-1], [len(SIDES), self.negatives // 2]], 0))
@@ -187,8 +193,10 @@ class NegativeSampler:
         """Returns the row of `Occurrences.seen`, int64, of relations on a side."""
         return tf.cast(relation, tf.int64) + tf.where(at_tail, tf.constant(self.num_relations, tf.int64), 0)
 
-    def _draw(self, row: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
-        """Returns an entity for each row of `Occurrences.seen`: with probability p one of that row, else any.
+    def _draw(self, row: tf.Tensor, bits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Draws an entity for each row of `Occurrences.seen`: with probability p one of that row, else any.
+
+        Returns the entities, int32, and which of them were drawn from the row, bool.
 
         Of the random bits of an entity, 32 are for its place in the list it is drawn from, and 31 for whether the draw
         is biased.
@@ -197,11 +205,12 @@ class NegativeSampler:
         biased = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 32), 0x7FFFFFFF) < round(self.p * 2**31)
         drawn = tf.cast(tf.bitwise.right_shift(fraction * self.num_entities, 32), tf.int32)
         if not self._seen.shape[0]:
-            return drawn
+            return drawn, tf.zeros_like(drawn, tf.bool)
         start, stop = tf.gather(self._offsets, row), tf.gather(self._offsets, row + 1)
         place = start + tf.bitwise.right_shift(fraction * (stop - start), 32)
         seen = tf.gather(self._seen, tf.minimum(place, self._seen.shape[0] - 1))
-        return tf.where(biased & (stop > start), seen, drawn)
+        biased &= stop > start
+        return tf.where(biased, seen, drawn), biased
 
     def _triple_labels(self, triples: tf.Tensor, entities: tf.Tensor, at_tail: tf.Tensor) -> tf.Tensor:
         if self._known is None:
@@ -209,7 +218,7 @@ class NegativeSampler:
         entities = tf.cast(entities, tf.int64)
         head, relation, tail = (tf.cast(triples[..., i : i + 1], tf.int64) for i in (column(HEAD), 1, column(TAIL)))
         keys = self._triple_keys(tf.where(at_tail, head, entities), relation, tf.where(at_tail, entities, tail))
-        return IGNORED * self._known(keys)
+        return IGNORED * self._known(keys, tf.zeros_like(keys, tf.bool))
 
     def _triple_keys(self, head, relation, tail):  # type: ignore[no-untyped-def]  # NumPy arrays or tensors, int64
         return triple_keys(head, relation, tail, self.num_entities, self.num_relations)

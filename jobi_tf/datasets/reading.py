@@ -76,7 +76,9 @@ class Columns:
             by_name, wanted = self.weight and found is known, 3 + len(self.weight)
             too_few = self.weight and len(first) < wanted  # `_indices` says which is missing
             if len(first) != wanted and not by_name and not too_few:
-                raise DataError(f"{where}:1: expected {wanted} columns, got {len(first)}: choose three by 'columns'")
+                raise DataError(
+                    f"{where}:1: expected {wanted} columns, got {len(first)}: choose three by 'columns', such as 1,2,3"
+                )
         triple = self.triple or found
         return header, len(first), _indices([*triple, *self.weight], fields, where)
 
@@ -268,7 +270,7 @@ def _irregular(fields: list[str], width: int, separator: str) -> str:
     if len(fields) == 1 and others:
         hint = f" (are they separated by {others[0]}?)"
     elif len(fields) > width == 3:
-        hint = ": choose three by 'columns'"
+        hint = ": choose three by 'columns', such as 1,2,3"
     return f"expected {expected} separated by {_SEPARATORS[separator]}, got {len(fields)}{hint}"
 
 

@@ -209,12 +209,16 @@ class JoBi(DistributedModel):
 
         Returns:
             float32 [B, length]; for bilinear scorers their dot products with `candidates` are the scores, see `Scorer`.
+
+        Raises:
+            UsageError: there is no such head or side, or outside of a `tf.function` an id is out of range.
         """
         if head not in HEADS[: len(self.heads)]:
             raise UsageError(f"expected a head out of {', '.join(HEADS[: len(self.heads)])}, got {head!r}")
         if side not in (HEAD, TAIL):
             raise UsageError(f"expected the side {HEAD} for heads or {TAIL} for tails, got {side!r}")
         triples = _ids(triples)
+        self._check_ids(triples, [1, column(1 - side)])
         anchors = triples[:, column(1 - side)]
         of_all = candidates is not None and candidates.shape[0] == self.num_entities  # not the part of a server
         if of_all and self.scorer.candidates_are_embeddings:
@@ -238,13 +242,17 @@ class JoBi(DistributedModel):
             UsageError: there is no such head, or outside of a `tf.function` an id is out of range.
         """
         triples = _ids(triples)
-        if tf.executing_eagerly():
-            ids, sizes = triples.numpy(), [self.num_entities, self.num_relations, self.num_entities]
-            wrong = ids[((ids < 0) | (ids >= sizes)).any(1)]
-            if len(wrong):
-                raise UsageError(f"expected triples of ids from 0 to below {sizes}, got {wrong[0].tolist()}")
+        self._check_ids(triples, [0, 1, 2])
         tails = self.scorer.candidate(self.entities.rows(triples[:, column(TAIL)]))
         return own_scores(self.scorer, self.queries(triples, TAIL, head), tails)
+
+    def _check_ids(self, triples: tf.Tensor, columns: list[int]) -> None:
+        """Raises a `UsageError` for ids out of range in some columns, unless this is in a graph."""
+        if tf.executing_eagerly():
+            ids, sizes = triples.numpy(), [self.num_entities, self.num_relations, self.num_entities]
+            wrong = ids[((ids < 0) | (ids >= sizes))[:, columns].any(1)]
+            if len(wrong):
+                raise UsageError(f"expected triples of ids from 0 to below {sizes}, got {wrong[0].tolist()}")
 
     def export(self, *args: Any, **kwargs: Any) -> None:
         """Raises an error: use `jobi_tf.export_run`, which writes a SavedModel with the names of the graph.

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from jobi_tf.errors import JobiError, UsageError, first_line, validation_message
 from jobi_tf.launch import cores, signals_handled
+from jobi_tf.models.distributed import check_jit_compile
 from jobi_tf.training.config import TrainConfig
 from jobi_tf.workers import has_servers, has_workers
 
@@ -242,6 +243,7 @@ def _check_cluster(config: TrainConfig) -> None:
     for name in ("devices", "logical_devices"):
         if (value := getattr(config, name)) != TrainConfig.model_fields[name].default:
             raise UsageError(f"expected no {name} with several workers, which use all of their GPUs, got {value}")
+    check_jit_compile(config.jit_compile, 2)
     if config.table_dtype != "float32":
         reason = "TensorFlow cannot send bfloat16 variables"
         raise UsageError(f"expected table_dtype float32 with several workers, got {config.table_dtype}: {reason}")

@@ -6,6 +6,7 @@ them. No worker waits for another one.
 """
 
 import ctypes
+import math
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from jobi_tf.data.batches import steps_per_epoch
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.shards import Shards
 from jobi_tf.errors import UsageError
@@ -61,8 +63,10 @@ class Steps:
         cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
         self.most_in_flight = BLOCKS_OF_A_WORKER * cluster.num_tasks("worker")
         self.block = STEPS_OF_A_BLOCK
-        if isinstance(graph.train, Shards):  # a worker reads all triples of a window
-            self.block = max(self.block, graph.train.block * graph.train.window // (config.batch_size or 1))
+        if isinstance(graph.train, Shards):  # a worker reads all triples of a window, but all workers get a part
+            window = graph.train.block * graph.train.window // (config.batch_size or 1)
+            part = math.ceil(steps_per_epoch(graph, config.batch_size or 1) / self.most_in_flight)
+            self.block = max(self.block, min(window, part))
         scalar = tf.TensorSpec([], tf.int64)
         self._steps = tf.function(self._compute, input_signature=[scalar, scalar], autograph=False)
 

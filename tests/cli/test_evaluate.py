@@ -7,6 +7,7 @@ import pytest
 import jobi_tf
 from jobi_tf.errors import DataError
 from jobi_tf.report.runs import stored_evaluation, stored_ranks
+from jobi_tf.training.run_folder import PRETRAINED
 
 KEYS = {"mrr", "hits@1", "hits@3", "hits@10", "mean_rank"}
 
@@ -136,6 +137,10 @@ def flip_model(run):
 
 
 def mix_runs(run):
+    shutil.copyfile(PRETRAINED["world"] / "model.keras", run / "model.keras")
+
+
+def cut_names(run):
     (run / "graph" / "entities.txt").write_text("a\nb\n")
 
 
@@ -148,6 +153,7 @@ def mix_runs(run):
         (flip_model, "model.keras"),
         (lambda run: (run / "model.keras").unlink(), "model.keras"),
         (mix_runs, "different runs"),
+        (cut_names, "damaged"),
         (lambda run: shutil.rmtree(run / "graph"), "no graph.json"),
     ],
 )

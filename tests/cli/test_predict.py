@@ -32,6 +32,18 @@ def test_table_marks_known_facts(triples, run, call):
     assert not any("known" in line for line in new)
 
 
+def test_names_that_training_never_saw_are_pointed_out(call, tmp_path):
+    (tmp_path / "g").mkdir()
+    for split, lines in (("train", "a\tr\tb\nb\tr\tc\n"), ("valid", "a\tr\tnew\n"), ("test", "a\trare\tb\n")):
+        (tmp_path / "g" / f"{split}.tsv").write_text(lines)
+    options = ("--dim", 2, "--epochs", 1, "--eval-every", 0, "--tensorboard", "none", "--run-dir", tmp_path / "run")
+    call("train", "-q", tmp_path / "g", *options)
+    query = ("--head", "a", "--relation")
+    assert call("predict", tmp_path / "run", *query, "r").stderr == ""
+    assert "'rare'" in call("predict", tmp_path / "run", *query, "rare").stderr
+    assert "'new'" in call("predict", tmp_path / "run", *query, "r", "--tail", "new").stderr
+
+
 def test_typed_answers_were_seen_with_the_relation(run, call):
     trained = jobi_tf.load_run(run)
     relation = trained.graph.relations.id("north of")

@@ -64,6 +64,10 @@ def test_complete_streams_new_triples(run, call, tmp_path):
     lines = [x.split("\t") for x in call("complete", run, "-k", 7).stdout.splitlines()]
     assert len(lines) == 7
     assert not facts & {tuple(x) for x in graph.ids_of_triples([line[:3] for line in lines]).tolist()}
+    full = jobi_tf.Graph.from_triples([("a", "r", "b")])
+    jobi_tf.Run.from_model(jobi_tf.JoBi(2, 1, 2), full).save(tmp_path / "full")
+    nothing = call("complete", tmp_path / "full")
+    assert (nothing.stdout, "no new triple" in nothing.stderr) == ("", True)
     call("complete", run, "--relation", "near", "-k", 3, "--out", tmp_path / "new.tsv")
     assert {x.split("\t")[1] for x in (tmp_path / "new.tsv").read_text().splitlines()} == {"near"}
 

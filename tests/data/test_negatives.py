@@ -228,14 +228,28 @@ def test_membership_is_exact_with_a_bit_for_each_key_or_for_each_hash(size, monk
     for largest in (2**6, 2**8):  # so few bits that hashes collide
         monkeypatch.setattr(negatives_module, "LARGEST_BITMAP", largest)
 
-        def look(keys_asked):
-            return Membership(keys, int(keys.max()) + 2)(keys_asked)
+        def look(keys_asked, certain):
+            return Membership(keys, int(keys.max()) + 2)(keys_asked, certain)
 
         for call in (look, tf.function(look)):  # also made inside a graph, as workers of parameter servers do
-            found = call(tf.constant(asked.reshape(-1, 1), tf.int64)).numpy()
-            assert found.shape == (len(asked), 1)
-            assert (found[:, 0] == np.isin(asked, keys)).all()
+            for certain in (np.zeros(len(asked), bool), np.isin(asked, keys[::2])):
+                found = call(tf.constant(asked.reshape(-1, 1), tf.int64), tf.constant(certain[:, None])).numpy()
+                assert found.shape == (len(asked), 1)
+                assert (found[:, 0] == np.isin(asked, keys)).all()
 
 
 def test_membership_of_nothing():
-    assert not Membership(np.empty(0, np.int64), 2**40)(tf.constant([0, 5], tf.int64)).numpy().any()
+    keys, certain = tf.constant([0, 5], tf.int64), tf.constant([False, False])
+    assert not Membership(np.empty(0, np.int64), 2**40)(keys, certain).numpy().any()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
+def test_pair_labels_are_right_with_a_bit_for_each_hash(p, shared, monkeypatch):
+    monkeypatch.setattr(negatives_module, "LARGEST_BITMAP", 2**6)
+    triples = tf.constant(TRIPLES.reshape(-1, 5, 3) if shared else TRIPLES)
+    drawn = sampler(20, p).draw(triples, SEED, shared=shared)
+    entities, replaces_head = drawn.entities.numpy(), np.arange(20) < drawn.head_counts.numpy()[:, None]
+    for place, label in np.ndenumerate(drawn.pair_labels.numpy()):
+        at, relation = (place[0], place[-1]), TRIPLES.reshape(*triples.shape)[place[:-1]][1]
+        assert label == (entities[at] in seen(relation, 0 if replaces_head[at] else 2))
