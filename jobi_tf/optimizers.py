@@ -10,10 +10,11 @@ import tensorflow as tf
 from jobi_tf.compiled import compiled, on_gpu
 from jobi_tf.workers import load_table, save_table
 
-# Rows are updated in blocks whose copies stay in the processor's cache, and in memory that the allocator reuses.
-ROWS_OF_A_BLOCK, LARGEST_NUMBER_OF_BLOCKS = 1024, 32
+# Rows are updated in blocks of up to twice these bytes, whose copies stay in the processor's cache, and in memory that
+# the allocator reuses.
+BLOCK_BYTES = 2**20
 # From this share of touched rows on, one pass over the whole table is faster than gathering and scattering rows.
-LARGE_SHARE = 0.25
+LARGE_SHARE = 0.15
 MULTIPLE = 32  # The number of rows in a block is a multiple of this.
 
 # Options that act on whole tables, or on rows before they are added up.
@@ -278,15 +279,29 @@ def _update_blocks(
     xla: bool = False,
 ) -> None:
     """Updates some rows of [variable, slots...] block by block; bfloat16 rows are rounded at random."""
-    count = tf.size(rows)
-    for start, size in [(0, count)] if xla else _blocks(count, tables[0].shape[0]):
+    if xla:
+        _update_rows(rule, tables, rows, gradients, settings)
+        return
+    count, numbers_of_a_row = tf.size(rows), math.prod(tables[0].shape[1:])
+    blocks = tf.maximum(1, count // max(MULTIPLE, BLOCK_BYTES // (4 * numbers_of_a_row)))
+    size = -(-count // (blocks * MULTIPLE)) * MULTIPLE
+
+    def update(start: tf.Tensor) -> list[tf.Tensor]:
         # The last row is repeated, so that few sizes occur: XLA compiles a function again for each of them.
-        part = tf.minimum(tf.range(start, tf.where(start < count, start + size, start)), count - 1)
-        own = tf.gather(rows, part)
-        old = [tf.gather(table, own) for table in tables]
-        new = _new_rows(rule, tf.gather(gradients, part), settings, *old)
-        for table, values in zip(tables, new, strict=True):
-            table.scatter_update(tf.IndexedSlices(values, own))
+        part = tf.minimum(tf.range(start, start + size), count - 1)
+        _update_rows(rule, tables, tf.gather(rows, part), tf.gather(gradients, part), settings)
+        return [start + size]
+
+    # One block after the other: if gradients of others were copied before, they would not stay in the cache.
+    tf.while_loop(lambda start: start < count, update, [0], parallel_iterations=1)
+
+
+def _update_rows(
+    rule: type[_Sparse], tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings
+) -> None:
+    old = [tf.gather(table, rows) for table in tables]
+    for table, values in zip(tables, _new_rows(rule, gradients, settings, *old), strict=True):
+        table.scatter_update(tf.IndexedSlices(values, rows))
 
 
 def _changes(
@@ -316,16 +331,6 @@ def rounded(values: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, fifteen)) * second
     bits += tf.bitwise.right_shift(mixed, sixteen)
     return tf.bitcast(tf.cast(tf.bitwise.right_shift(bits, sixteen), tf.uint16), tf.bfloat16)
-
-
-def _blocks(rows: tf.Tensor, count: int) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    """Divides `rows` rows of a table of `count` rows into blocks: returns the first row and the size of each.
-
-    The blocks have the same size, a multiple of `MULTIPLE`; the last ones may reach beyond the rows.
-    """
-    blocks = min(LARGEST_NUMBER_OF_BLOCKS, math.ceil(count / ROWS_OF_A_BLOCK))
-    size = -(-rows // (blocks * MULTIPLE)) * MULTIPLE
-    return [(i * size, size) for i in range(blocks)]
 
 
 def _update_most(
