@@ -1,9 +1,12 @@
 """`jobi-tf plot`."""
 
+import warnings
 from pathlib import Path
 
 import click
 import cloup
+
+from jobi_tf.console import warn
 
 from ..options import Command, open_run, out_option, run_option
 
@@ -22,5 +25,9 @@ def plot(run: Path, out: Path | None) -> None:
     from jobi_tf.training.run_folder import PRETRAINED
 
     folder = Path() if run in PRETRAINED.values() else run  # the folder of a pretrained run is part of the package
-    for path in plot_run(trained, out or folder / "plots"):
+    with warnings.catch_warnings(record=True) as caught:  # one for each character that a font lacks
+        paths = plot_run(trained, out or folder / "plots")
+    for path in paths:
         click.echo(path)
+    if caught:
+        warn(caught[0].message)

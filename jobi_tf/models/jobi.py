@@ -158,7 +158,8 @@ class JoBi(DistributedModel):
             *args: as for `keras.Model.compile`.
             jit_compile: whether XLA compiles the whole training step, which is faster on a GPU for queries of all
                 entities. `"auto"` means `False` here: XLA then only compiles some functions, on CPUs. A step that XLA
-                compiles does not notice ids out of range.
+                compiles does not notice ids out of range. A step of your own that XLA compiles as a whole needs a model
+                that was compiled with `True`.
             **kwargs: as for `keras.Model.compile`.
 
         Raises:

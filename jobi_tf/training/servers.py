@@ -43,6 +43,17 @@ def check_size(graph: Graph) -> None:
         raise UsageError(f"expected {most}, got {(triples + pairs) / 2**30:.1f} GB in {graph.name}: {advice}")
 
 
+def steps_of_a_block(graph: Graph, batch_size: int, parts: int) -> int:
+    """Returns how many steps are scheduled together: those of a window of shards, which a worker has to read for one.
+
+    They are fewer where an epoch would not have so many `parts`, since each worker should get some.
+    """
+    if not isinstance(graph.train, Shards):
+        return STEPS_OF_A_BLOCK
+    window = graph.train.block * graph.train.window // batch_size
+    return max(STEPS_OF_A_BLOCK, min(window, math.ceil(steps_per_epoch(graph, batch_size) / parts)))
+
+
 class Steps:
     """Schedules the steps of a training by `completed` settings.
 
@@ -62,11 +73,7 @@ class Steps:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._coordinator))
         cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
         self.most_in_flight = BLOCKS_OF_A_WORKER * cluster.num_tasks("worker")
-        self.block = STEPS_OF_A_BLOCK
-        if isinstance(graph.train, Shards):  # a worker reads all triples of a window, but all workers get a part
-            window = graph.train.block * graph.train.window // (config.batch_size or 1)
-            part = math.ceil(steps_per_epoch(graph, config.batch_size or 1) / self.most_in_flight)
-            self.block = max(self.block, min(window, part))
+        self.block = steps_of_a_block(graph, config.batch_size or 1, self.most_in_flight)
         scalar = tf.TensorSpec([], tf.int64)
         self._steps = tf.function(self._compute, input_signature=[scalar, scalar], autograph=False)
 

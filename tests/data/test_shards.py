@@ -13,6 +13,7 @@ from jobi_tf.data.shards import Shards, ShardWriter, blocks
 from jobi_tf.datasets import reading
 from jobi_tf.datasets.writing import write_shards, write_text
 from jobi_tf.errors import DataError, JobiError, UsageError
+from jobi_tf.training.servers import steps_of_a_block
 from tests.graphs import named_graph, random_graph
 
 TRIPLES = np.arange(3 * 203, dtype=np.int32).reshape(-1, 3)
@@ -38,6 +39,13 @@ def streamed(graph, count, first_step=0, seed=0):
 def graph(tmp_path):
     """A graph with 203 training triples that are all different, in 26 blocks, the last one of 3 triples."""
     return with_shards(written(tmp_path))
+
+
+@pytest.mark.parametrize(("window", "steps"), [(1, 10), (20, 51), (100, 51)])
+def test_workers_of_servers_share_an_epoch_of_shards(tmp_path, window, steps):
+    graph = with_shards(written(tmp_path, block=8, window=window))
+    assert steps_of_a_block(graph, 1, parts=4) == min(max(10, 8 * window), steps)
+    assert steps_of_a_block(random_graph(), 1, parts=4) == 10  # from memory
 
 
 @pytest.mark.parametrize("files", [1, 3, 40])
