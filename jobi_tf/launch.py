@@ -102,7 +102,7 @@ def launch(workers: int, arguments: Sequence[str], servers: int = 0) -> int:
     if status < 0:
         if -status in received:  # before it could handle the signal
             raise KeyboardInterrupt
-        advice = "start them again, a training that has a checkpoint with --resume RUN and no other settings"
+        advice = "start them again, a training with --resume RUN if it has a checkpoint"
         raise JobiError(
             f"{failed.name} was killed ({signal.Signals(-status).name}) and the others were ended; {advice}"
         )

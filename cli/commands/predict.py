@@ -163,7 +163,7 @@ def predict(
     query = Query(head, str(relation), tail)
     entities = [name for name in (head, tail) if name is not None]
     for name in [] if server else model.graph.names_unseen_in_training(entities, query.relation):
-        warn(f"{name!r} occurs in no training triple, so the model knows nothing of it")
+        warn(f"{name!r} occurs in no training triple, so these results mean little")
     if head is None or tail is None:
         result = {"answers": [{"rank": i, **x} for i, x in enumerate(answer(query.side, [query])[0], 1)]}
     else:

@@ -73,7 +73,8 @@ def _score_lists(
     _refuse_net(model)
     heads, relation, tails = tf.unstack(batch.triples, axis=1)
     rows, (head, tail, *places) = model.entities.lookup(heads, tails, *negatives, xla=model.xla)
-    rows, *ends = table_and_rows(rows, head, tail)  # ends: embeddings of heads and tails, [B, width] each
+    alone = model.scorer.candidates_are_embeddings
+    rows, *ends = table_and_rows(rows, head, tail, alone=alone)  # ends: heads and tails, [B, width] each
     relations = _TripleRelations(model, relation, training)
     queries = _stacked_queries(model.scorer, model.reciprocal, *model.known(ends, training), *relations.each())
     lists = zip((head, tail), places, strict=False)

@@ -159,11 +159,12 @@ def _entries(upstream: tf.Tensor, places: tf.Tensor, heads: tf.Tensor) -> tuple[
     return tf.cast(indices, tf.int64), tf.reshape(upstream, [-1])
 
 
-def table_and_rows(table: tf.Tensor, *places: tf.Tensor) -> list[tf.Tensor]:
+def table_and_rows(table: tf.Tensor, *places: tf.Tensor, alone: bool = False) -> list[tf.Tensor]:
     """Returns a table [E, width] and some of its rows, for each of `places` [...] a tensor [..., width].
 
-    The gradient of the rows is added to that of the table in place. Automatic differentiation would make a table of
-    each.
+    The gradient of the rows is added to that of the table. Automatic differentiation would make a table of each. If
+    `listed_scores` `alone` takes the table, it is the only one to use the gradient of the table that it makes in a
+    graph; that is then not copied first.
     """
 
     @tf.custom_gradient
@@ -171,6 +172,8 @@ def table_and_rows(table: tf.Tensor, *places: tf.Tensor) -> list[tf.Tensor]:
         def gradient(of_table: tf.Tensor, *of_rows: tf.Tensor) -> tf.Tensor:
             ids = tf.concat([tf.reshape(x, [-1, 1]) for x in places], 0)
             values = tf.concat([tf.reshape(x, [-1, table.shape[1]]) for x in of_rows], 0)
+            if alone and tf.is_symbolic_tensor(of_table) and of_table.op.type == "SparseMatrixMatMul":
+                return tf.raw_ops.InplaceAdd(x=of_table, i=ids[:, 0], v=values)
             return tf.tensor_scatter_nd_add(of_table, ids, values)
 
         return [tf.identity(table), *(tf.gather(table, ids) for ids in places)], gradient

@@ -88,10 +88,11 @@ def test_spread_rows_add_up_their_gradients(gpu, monkeypatch):
     np.testing.assert_array_equal(gradient, [[2, 2], [100, 100], [0, 0], [111, 111]])
 
 
-def test_a_table_and_rows_of_it_have_one_gradient():
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_table_and_rows_of_it_have_one_gradient(alone):
     table = tf.Variable(np.arange(8, dtype=np.float32).reshape(4, 2))
     with tf.GradientTape() as tape:
-        whole, twice, once = products.table_and_rows(table, tf.constant([3, 3]), tf.constant([0]))
+        whole, twice, once = products.table_and_rows(table, tf.constant([3, 3]), tf.constant([0]), alone=alone)
         loss = tf.reduce_sum(whole * 2) + tf.reduce_sum(twice * [[1.0], [10.0]]) + tf.reduce_sum(once * 100)
     np.testing.assert_array_equal(twice, [[6, 7], [6, 7]])
     np.testing.assert_array_equal(once, [[0, 1]])
