@@ -46,7 +46,7 @@ def check_size(graph: Graph) -> None:
 def steps_of_a_block(graph: Graph, batch_size: int, parts: int) -> int:
     """Returns how many steps are scheduled together: those of a window of shards, which a worker has to read for one.
 
-    They are fewer where an epoch would not have so many `parts`, since each worker should get some.
+    They are fewer in a small graph, so that an epoch has at least `parts` blocks and no worker is idle.
     """
     if not isinstance(graph.train, Shards):
         return STEPS_OF_A_BLOCK
