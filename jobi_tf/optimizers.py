@@ -57,7 +57,8 @@ class _Sparse:
             return
         rows, gradients = sum_repeated(gradient, self.xla)
         if tables[0].dtype == tf.bfloat16:
-            _update_blocks(type(self), tables, rows, gradients, settings, self.xla)
+            update = _update_rows if self.xla else _update_blocks
+            update(type(self), tables, rows, gradients, settings)
         elif self.xla or self.concurrent or on_gpu():
             # XLA ignores additions to rows beyond the table, and no addition of another worker is lost.
             added = _changes(type(self), gradients, settings, [tf.gather(table, rows) for table in tables[1:]])
@@ -271,17 +272,9 @@ def _aligned(rows: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
 
 
 def _update_blocks(
-    rule: type[_Sparse],
-    tables: list[tf.Variable],
-    rows: tf.Tensor,
-    gradients: tf.Tensor,
-    settings: Settings,
-    xla: bool = False,
+    rule: type[_Sparse], tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings
 ) -> None:
-    """Updates some rows of [variable, slots...] block by block; bfloat16 rows are rounded at random."""
-    if xla:
-        _update_rows(rule, tables, rows, gradients, settings)
-        return
+    """Updates some rows of [variable, slots...] block by block."""
     count, numbers_of_a_row = tf.size(rows), math.prod(tables[0].shape[1:])
     blocks = tf.maximum(1, count // max(MULTIPLE, BLOCK_BYTES // (4 * numbers_of_a_row)))
     size = -(-count // (blocks * MULTIPLE)) * MULTIPLE
@@ -299,6 +292,7 @@ def _update_blocks(
 def _update_rows(
     rule: type[_Sparse], tables: list[tf.Variable], rows: tf.Tensor, gradients: tf.Tensor, settings: Settings
 ) -> None:
+    """Updates some rows of [variable, slots...] at once; bfloat16 rows are rounded at random."""
     old = [tf.gather(table, rows) for table in tables]
     for table, values in zip(tables, _new_rows(rule, gradients, settings, *old), strict=True):
         table.scatter_update(tf.IndexedSlices(values, rows))

@@ -153,10 +153,13 @@ class Graph:
         Raises:
             DataError: a name is unknown.
         """
-        number = self.relations.id(relation)
-        unseen = [name for name in entities if not self.seen_in_training[self.entities.id(name)]]
-        is_used = any((part[:, 1] == number).any() for part in blocks(self.train))
-        return unseen if is_used else [*unseen, relation]
+        unseen = [(name, [0, 2], self.entities.id(name)) for name in entities]
+        unseen.append((relation, [1], self.relations.id(relation)))
+        for part in blocks(self.train):
+            unseen = [x for x in unseen if not (part[:, x[1]] == x[2]).any()]
+            if not unseen:
+                break
+        return [name for name, *_ in unseen]
 
     def relation_names(self, inverses: bool) -> list[str]:
         """Returns the names of the relations and, if wanted, those of their inverses, which answer (?, r, t)."""
@@ -288,7 +291,7 @@ class Graph:
         )
         sizes = [graph.num_entities, graph.num_relations]
         if (expected := meta.get("sizes", sizes)) != sizes:
-            raise ValueError(f"{expected} names of entities and relations are expected, {sizes} found")
+            raise ValueError(f"expected {expected} names of entities and relations, got {sizes}")
         graph.__dict__["_digest"] = meta["fingerprint"]  # where cached_property keeps it
         return graph
 

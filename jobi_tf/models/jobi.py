@@ -243,7 +243,7 @@ class JoBi(DistributedModel):
             UsageError: there is no such head, or outside of a `tf.function` an id is out of range.
         """
         triples = _ids(triples)
-        self._check_ids(triples, [0, 1, 2])
+        self._check_ids(triples, [column(TAIL)])  # `queries` checks the others
         tails = self.scorer.candidate(self.entities.rows(triples[:, column(TAIL)]))
         return own_scores(self.scorer, self.queries(triples, TAIL, head), tails)
 

@@ -162,9 +162,9 @@ def _entries(upstream: tf.Tensor, places: tf.Tensor, heads: tf.Tensor) -> tuple[
 def table_and_rows(table: tf.Tensor, *places: tf.Tensor, alone: bool = False) -> list[tf.Tensor]:
     """Returns a table [E, width] and some of its rows, for each of `places` [...] a tensor [..., width].
 
-    The gradient of the rows is added to that of the table. Automatic differentiation would make a table of each. If
-    `listed_scores` `alone` takes the table, it is the only one to use the gradient of the table that it makes in a
-    graph; that is then not copied first.
+    The gradient of the rows is added to that of the table. Automatic differentiation would make a table of each. With
+    `alone`, the table is used by `listed_scores` only. In a graph, the gradient of the table that it returns is then
+    changed in place instead of copied.
     """
 
     @tf.custom_gradient

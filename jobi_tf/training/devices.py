@@ -243,7 +243,7 @@ def _check_cluster(config: TrainConfig) -> None:
     for name in ("devices", "logical_devices"):
         if (value := getattr(config, name)) != TrainConfig.model_fields[name].default:
             raise UsageError(f"expected no {name} with several workers, which use all of their GPUs, got {value}")
-    check_jit_compile(config.jit_compile, 2)
+    check_jit_compile(config.jit_compile, 2)  # or more
     if config.table_dtype != "float32":
         reason = "TensorFlow cannot send bfloat16 variables"
         raise UsageError(f"expected table_dtype float32 with several workers, got {config.table_dtype}: {reason}")

@@ -87,8 +87,8 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
             if missing := re.search(r"Could not locate (class|function) '(.*?)'", str(error)):
                 reason = f"import the module that registers the {missing[1]} {missing[2]} first"
                 reason += ", or pass compile=False" * compile
-                registered = "classes that keras.saving.register_keras_serializable has registered"
-                raise DataError(f"expected a saved model of {registered} in {path}: {reason}") from None
+                registered = "classes registered by keras.saving.register_keras_serializable"
+                raise DataError(f"expected {registered} in the saved model {path}: {reason}") from None
             raise
 
 
