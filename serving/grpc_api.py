@@ -105,7 +105,7 @@ class Services(PredictionServiceServicer, ModelServiceServicer):
         response.model_spec.name = self._model.name
         response.model_spec.version.value = version.number
         response.model_spec.signature_name = signature.name
-        for key in request.output_filter or outputs:
+        for key in dict.fromkeys(request.output_filter or outputs):
             if key not in outputs:
                 raise invalid(f"expected names of outputs ({', '.join(outputs)}) in output_filter, got {key!r}")
             _fill(response.outputs[key], outputs[key])

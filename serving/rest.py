@@ -299,4 +299,5 @@ def _error(request: Request | None, error: Exception) -> Response:
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": f"Malformed request: {request.method} {request.url.path}"}, error.status_code)
+    sentence = f"Malformed request: {request.method} {request.url.path}"
+    return JSONResponse({"error": sentence}, error.status_code, error.headers)

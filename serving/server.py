@@ -159,22 +159,22 @@ class _Connection(HttpToolsProtocol):
 
     # Connections at a time; the rest of the server needs files as well.
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-    _timer: asyncio.TimerHandle | None = None
     _head: int | None = None  # bytes of the head so far
     _again: bool = False  # the head is parsed again; its time limit is not restarted
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._start_timer()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._start_timer("request")
         if len(self.connections) > self.limit:
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        self._stop_timer("request")
+        self._stop_timer("answer")
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
         if self._head is not None:
             self._head += len(data)
         try:
@@ -199,8 +199,9 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._head = 0
+        self._unset_keepalive_if_required()  # not by line breaks alone
         if not self._again:
-            self._start_timer()
+            self._start_timer("request")
         self._again = False
         super().on_message_begin()
 
@@ -211,24 +212,25 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
-            self._stop_timer()
+            self._stop_timer("request")
+            self._unset_keepalive_if_required()  # it began when the answer to the request before was sent
             super().on_message_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._start_timer()
+        self._start_timer("answer")
 
     def resume_writing(self) -> None:
-        self._stop_timer()
+        self._stop_timer("answer")
         super().resume_writing()
 
-    def _start_timer(self) -> None:
-        self._stop_timer()
-        self._timer = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
+    def _start_timer(self, what: str) -> None:
+        self._stop_timer(what)
+        self._timers[what] = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+    def _stop_timer(self, what: str) -> None:
+        if timer := self._timers.pop(what, None):
+            timer.cancel()
 
 
 def _grpc_server(settings: ServerSettings, interceptors: list[Any]) -> tuple[grpc.aio.Server, int]:

@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPConnection
@@ -137,11 +138,27 @@ def test_a_head_without_end(odd_server):
         connection.sendall(b"GET /healthz HTTP/1.1\r\nx: " + b"y" * 10_000_000)
 
 
-def test_an_answer_that_is_not_read(odd):
+def test_line_breaks_between_requests(odd_server):
+    request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with connect(odd_server, b"\r\n".join([request, request])) as connection:
+
+        def closed():
+            with suppress(ConnectionError):
+                connection.sendall(b"\r\n")
+            return not is_open(odd_server, connection)
+
+        eventually(closed)
+        assert received(connection).count(b"200 OK") == 2
+
+
+@pytest.mark.parametrize("more", [b"", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"])
+def test_an_answer_that_is_not_read(odd, more):
     with running(odd, timeout=1.0) as server:
         row = {"decimals": [[0.1, 0.2]], "integers": [1], "truths": [True], "texts": ["x" * 10_000]}
         body = json.dumps({"inputs": {name: values * 1500 for name, values in row.items()}}).encode()
         with connect(server, POST + b"content-length: %d\r\n\r\n" % len(body) + body) as connection:
+            time.sleep(0.5)
+            connection.sendall(more)
             eventually(lambda: not is_open(server, connection))
             assert len(received(connection)) < 15_000_000  # it was closed before all could be read
         assert server.send("/healthz")[0] == 200

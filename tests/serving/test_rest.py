@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 import tracemalloc
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -179,6 +180,12 @@ def test_rejected_paths(server, method, path, status):
     body = None if method == "GET" else json.dumps({"instances": rows()}).encode()
     found, answer = server.send(path, body, method=method)
     assert (found, list(answer)) == (status, ["error"])
+
+
+def test_an_answer_names_the_allowed_methods(server):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{server.url}/v1/models/tiny:predict", timeout=20)
+    assert (refused.value.code, refused.value.headers["allow"]) == (405, "POST")
 
 
 def test_status(server):
