@@ -18,7 +18,7 @@ import yaml
 
 import jobi_tf
 from jobi_tf import workers
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import DataError, UsageError
 from tests.graphs import random_graph
 from tests.test_optimizers import oracle
 
@@ -368,11 +368,13 @@ def test_triples_of_names_make_a_graph_that_trains():
             *(pd.DataFrame(x, columns=["s", "p", "O"])[["O", "s", "p"]] for x in (rows, rows[:1]))
         ),
     ]
+    with pytest.raises(DataError, match=r"train, or usual names .*note, h, edge, t"):
+        jobi_tf.Graph.from_triples(pd.DataFrame([["x", *rows[0]]], columns=["note", "h", "edge", "t"]))
     ids = pd.DataFrame({"h": [1], "r": [2], "t": [3], "confidence": [0.5]})
     for kind in (int, float):  # pandas makes ids beside missing ones floats
         assert jobi_tf.Graph.from_triples(ids.astype({"h": kind})).entities.names == ["1", "3"]
     large = pd.DataFrame({"h": [2**63 + 1, 2**63 + 2], "r": [1, 1], "t": [5.0, 6.0]})  # which floats cannot tell apart
-    assert jobi_tf.Graph.from_triples(large).entities.names == [str(2**63 + 1), str(2**63 + 2), "5", "6"]
+    assert jobi_tf.Graph.from_triples(large).entities.names == [str(2**63 + 1), "5", str(2**63 + 2), "6"]
     assert len({graph.fingerprint for graph in graphs}) == 1
     assert (graphs[0].num_entities, graphs[0].num_relations, len(graphs[0].valid)) == (4, 2, 1)
     assert graphs[0].entities[0] == "Paris"

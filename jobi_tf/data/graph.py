@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -92,12 +92,11 @@ class Graph:
         relations: dict[str, int] = {}
         splits = {}
         for split, triples in zip(SPLITS, (train, valid, test), strict=True):
-            names = columns_of([] if triples is None else triples, split)
-            ids = [
-                [known.setdefault(x, len(known)) for x in column]
-                for known, column in zip((entities, relations, entities), names, strict=True)
-            ]
-            splits[split] = np.array(ids, np.int32).reshape(3, -1).T
+            heads, between, tails = columns_of([] if triples is None else triples, split)
+            # By row, as files are read, so that the same triples have the same ids.
+            ends = [entities.setdefault(x, len(entities)) for pair in zip(heads, tails, strict=True) for x in pair]
+            kinds = [relations.setdefault(x, len(relations)) for x in between]
+            splits[split] = np.array([ends[::2], kinds, ends[1::2]], np.int32).T
         if not len(splits["train"]):
             raise DataError("expected training triples, got none")
         given = {} if weights is None else {"train": checked_weights(weights, len(splits["train"]))}
@@ -325,6 +324,22 @@ def known_header(names: Collection[str]) -> list[str] | None:
     return None if None in found else found  # type: ignore[return-value]
 
 
+def columns_of_table(names: Sequence[str], where: str) -> list[int]:
+    """Returns which columns of a table are those of heads, relations and tails, given their lower-case names.
+
+    They are the columns with usual names, or else the first three.
+
+    Raises:
+        DataError: there are more than three, of which only some have a usual name.
+    """
+    if known := known_header(names):
+        return [names.index(name) for name in known]
+    if len(names) > 3 and any(name in usual for usual in _HEADER for name in names):
+        expected = f"three columns in {where}, or usual names for head, relation and tail"
+        raise DataError(f"expected {expected}, got {', '.join(names)}: choose three")
+    return [0, 1, 2]
+
+
 def columns_of(triples: Any, split: str) -> list[list[str]]:
     """Returns the names of heads, relations and tails of what `Graph.from_triples` takes.
 
@@ -337,8 +352,7 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
 def _columns(triples: Any, split: str) -> list[list[Any]]:
     if hasattr(triples, "columns") and hasattr(triples, "to_numpy"):  # a DataFrame
         names = [str(name).strip().casefold() for name in triples.columns]
-        known = known_header(names)
-        places = [names.index(name) for name in known] if known else range(len(names))[:3]
+        places = columns_of_table(names, split)[: len(names)]
         # Each by itself, since columns of several dtypes become one of floats.
         frame = triples.iloc if hasattr(triples, "iloc") else triples
         triples = zip(*(frame[:, i].to_list() for i in places), strict=True)

@@ -64,5 +64,7 @@ def _parquet(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
             frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
         except ValueError as error:  # pyarrow's errors are such
             raise DataError(f"{path}: expected Parquet: {error}") from None
+    if any(frame.index.names):  # pandas makes an index with a name from a column again
+        frame = frame.reset_index()
     _, _, chosen = columns.locate([*map(str, frame.columns)], str(path), header=True)
     return frame.iloc[:, chosen].itertuples(index=False)

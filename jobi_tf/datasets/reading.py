@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from jobi_tf.data.graph import SPLITS, Graph, Source, checked_weights, known_header
+from jobi_tf.data.graph import SPLITS, Graph, Source, checked_weights, columns_of_table, known_header
 from jobi_tf.data.occurrences import distinct_triples
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.datasets import formats
@@ -69,16 +69,17 @@ class Columns:
         is_text = not header
         if is_text:
             header = self.named or (known is not None if self.header is None else self.header)
-        found = known if header and known else [1, 2, 3]
+        found: Sequence[str | int] = known if header and known else [1, 2, 3]
+        if not is_text and not self.triple:
+            found = [place + 1 for place in columns_of_table(fields, where)]
         if is_text and not self.triple:
             if not header and not self.weight:
                 return False, 3, [0, 1, 2]
             by_name, wanted = self.weight and found is known, 3 + len(self.weight)
             too_few = self.weight and len(first) < wanted  # `_indices` says which is missing
             if len(first) != wanted and not by_name and not too_few:
-                raise DataError(
-                    f"{where}:1: expected {wanted} columns, got {len(first)}: choose three by 'columns', such as 1,2,3"
-                )
+                hint = f"choose three by 'columns', such as {','.join(map(str, found))}"
+                raise DataError(f"{where}:1: expected {wanted} columns, got {len(first)}: {hint}")
         triple = self.triple or found
         return header, len(first), _indices([*triple, *self.weight], fields, where)
 

@@ -86,7 +86,7 @@ def listed_scores(
     heads_of_model, count = queries.shape[1], scorer.dot_products
     # [B, M, count, 2, length]
     parts = tf.stack(scorer.split_query(queries), 2) if count > 1 else tf.expand_dims(queries, 2)
-    flat = tf.reshape(parts, [-1, heads_of_model * count * 2, queries.shape[-1]])
+    flat = tf.reshape(parts, [-1, heads_of_model * count * 2, parts.shape[-1]])
     product = _products if xla or on_gpu() else _products_on_cpu
     shape = [heads_of_model, count, -1, keras.ops.shape(places)[1]]
     products = tf.reshape(product(flat, candidates, places, heads), shape)

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, UsageError
 
@@ -63,6 +64,11 @@ def test_header_can_be_set(tmp_path):
     graph = load_graph(folder, header=False)
     assert named_triples(graph, "train") == [("x", "y", "z"), ("a", "r", "b")]
     assert named_triples(graph, "valid") == [("h", "r", "t")]
+
+
+def test_ids_are_those_of_the_same_triples_in_memory(tmp_path):
+    graph = load_graph(write_folder(tmp_path))
+    assert Graph.from_triples(*(named_triples(graph, split) for split in SPLITS)).fingerprint == graph.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -211,6 +217,7 @@ def test_files_without_triples(tmp_path, train):
         ({"columns": ["x", "y", "z"]}, 'x,y,z,w\na,r,b,"0\n1"\n', r":2: "),
         ({"columns": ["1", "2", "5"]}, "a,r,b\n", r":1: .*5 columns, got 3"),
         ({"columns": ["1", "2", "y"]}, "x,y,z\n", r":1: .*different"),
+        ({}, ",head,relation,tail\n0,a,r,b\n", r":1: .*'columns', such as head,relation,tail"),
         ({"weights": "w"}, "head,relation,tail\na,r,b\n", r":1: .*'w'"),
         ({"weights": 2}, "a,r,b\n", r":1: .*different"),
         ({"weights": "w"}, "id,e1,r,e2,w\n1,a,r,b,1\n", r":1: .*4 columns, got 5"),

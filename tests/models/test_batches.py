@@ -12,6 +12,23 @@ from jobi_tf.models.scorers import SCORERS
 
 from .batches import BY_SIDE, ENTITIES, FORMS, RELATIONS, batch
 
+
+class TwoProducts(jobi_tf.Scorer):
+    dot_products = 2
+
+    def tail_query(self, head, relation):
+        return tf.concat([head * relation, head], -1)
+
+    def head_query(self, relation, tail):
+        return tf.concat([tail * relation, tail], -1)
+
+    def split_query(self, query):
+        return tf.split(query, 2, -1)
+
+    def score(self, first, second):
+        return first + tf.tanh(second)
+
+
 CASES = [
     (name, form, reciprocal)
     for name in SCORERS
@@ -22,6 +39,7 @@ CASES = [
 FAST = [
     (n, f, r) for n, f, r in CASES if n in ("complex", "transe") or (n in ("tucker", "typecomplex") and f == FORMS[0])
 ]
+FAST += [(TwoProducts(), form, False) for form in FORMS]
 SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in CASES if case not in FAST]
 
 

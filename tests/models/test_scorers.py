@@ -98,6 +98,16 @@ def test_scorers_by_name_or_as_objects():
             jobi_tf.JoBi(3, 1, scorer=wrong)
 
 
+class WithArgument(scorers.DistMult):
+    def __init__(self, power):
+        self.power = power
+
+
+def test_a_scorer_by_name_has_no_arguments():
+    with pytest.raises(UsageError, match=r"WithArgument .*power"):
+        scorers.get(f"{__name__}:WithArgument")
+
+
 class TailsOnly(jobi_tf.Scorer):
     def tail_query(self, head, relation):
         return head * relation

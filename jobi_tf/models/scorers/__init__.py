@@ -52,7 +52,10 @@ def _imported(name: str) -> Scorer:
         raise UsageError(f"expected {name} to be a subclass of jobi_tf.Scorer, got {cls!r}")
     if not keras.saving.get_registered_object(keras.saving.get_registered_name(cls)):
         keras.saving.register_keras_serializable(module)(cls)  # so that saved models find it
-    return cls()
+    try:
+        return cls()
+    except TypeError as error:
+        raise UsageError(f"expected {name} to need no arguments: {error}") from None
 
 
 @functools.cache
