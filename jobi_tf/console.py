@@ -60,8 +60,8 @@ def print_table(
     table.box = None
     with endless.capture() as captured:
         endless.print(table)
-    for line in captured.get().splitlines():
-        print(line.rstrip())
+    for line in captured.get().rstrip("\n").split("\n"):  # names may hold other line separators
+        print(line.rstrip(" "))
 
 
 def _console(**options: Any) -> "Console":

@@ -174,7 +174,10 @@ def _value_schema(spec: tf.TensorSpec) -> schema.CoreSchema:
     made: schema.CoreSchema
     if spec.dtype == tf.string:
         base64_object = schema.no_info_after_validator_function(_decode, _object({"b64": schema.str_schema()}))
-        made = schema.union_schema([schema.str_schema(), base64_object], custom_error_type="string_type")
+        message = 'Input should be a string or {"b64": …} in base64'
+        made = schema.union_schema(
+            [schema.str_schema(), base64_object], custom_error_type="text", custom_error_message=message
+        )
     elif spec.dtype == tf.bool:
         made = schema.bool_schema()
     elif spec.dtype.is_integer:

@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import ssl
+from asyncio import constants
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -30,6 +31,7 @@ from .rest import RestApp
 from .settings import ServerSettings
 
 _LONGEST_HEAD = 2**16  # bytes
+_BACKLOG = 128  # connections to accept at a time; asyncio logs each of them for which no file is left
 _log = logging.getLogger("jobi_tf.serving")
 
 
@@ -119,6 +121,7 @@ def _rest_server(settings: ServerSettings, app: Any) -> uvicorn.Server:
         loop="asyncio",
         ws="none",
         lifespan="off",
+        backlog=_BACKLOG,
         log_config=None,
         log_level="error",
         access_log=False,
@@ -136,6 +139,7 @@ def _rest_server(settings: ServerSettings, app: Any) -> uvicorn.Server:
     try:
         if settings.certificate is not None:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key, refuse)
+            constants.SSL_HANDSHAKE_TIMEOUT = settings.timeout  # uvicorn cannot set it
         config.load()
     except OSError as error:  # from the certificate or its key
         files = f"the certificate {settings.certificate} with the key {settings.key}"
@@ -180,7 +184,7 @@ class _Connection(HttpToolsProtocol):
         try:
             self._feed(data)
         except httptools.HttpParserError:
-            self.send_400_response("expected a request of HTTP/1.1")
+            self.send_400_response("expected a request of HTTP/1.1 with a percent-encoded address")
         if self._head is not None and self._head > _LONGEST_HEAD:
             self.transport.abort()
 

@@ -368,8 +368,13 @@ def test_triples_of_names_make_a_graph_that_trains():
             *(pd.DataFrame(x, columns=["s", "p", "O"])[["O", "s", "p"]] for x in (rows, rows[:1]))
         ),
     ]
-    with pytest.raises(DataError, match=r"train, or usual names .*note, h, edge, t"):
-        jobi_tf.Graph.from_triples(pd.DataFrame([["x", *rows[0]]], columns=["note", "h", "edge", "t"]))
+    for wrong in (["note", "h", "edge", "t"], ["x", "h", "t"]):
+        with pytest.raises(DataError, match=f"of train, .*got {', '.join(wrong)}"):
+            jobi_tf.Graph.from_triples(pd.DataFrame([wrong], columns=wrong))
+    for right in (["h", "edge", "x", "note"], ["h", "r", "t"], ["a", "b", "c", "d"]):
+        assert jobi_tf.Graph.from_triples(pd.DataFrame([right], columns=right)).relations.names == [right[1]]
+    indexed = pd.DataFrame([["a", "b", "c"]], columns=["h", "r", "t"]).set_index(["h", "r"])
+    assert jobi_tf.Graph.from_triples(indexed).entities.names == ["a", "c"]
     ids = pd.DataFrame({"h": [1], "r": [2], "t": [3], "confidence": [0.5]})
     for kind in (int, float):  # pandas makes ids beside missing ones floats
         assert jobi_tf.Graph.from_triples(ids.astype({"h": kind})).entities.names == ["1", "3"]

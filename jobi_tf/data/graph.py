@@ -330,13 +330,13 @@ def columns_of_table(names: Sequence[str], where: str) -> list[int]:
     They are the columns with usual names, or else the first three.
 
     Raises:
-        DataError: there are more than three, of which only some have a usual name.
+        DataError: one of the usual names is missing, and another one is at another place than among the first three.
     """
     if known := known_header(names):
         return [names.index(name) for name in known]
-    if len(names) > 3 and any(name in usual for usual in _HEADER for name in names):
-        expected = f"three columns in {where}, or usual names for head, relation and tail"
-        raise DataError(f"expected {expected}, got {', '.join(names)}: choose three")
+    if any(name in usual for i, usual in enumerate(_HEADER) for name in [*names[:i], *names[i + 1 :]]):
+        expected = f"head, relation and tail as first columns of {where}, or with usual names"
+        raise DataError(f"expected {expected}, got {', '.join(names)}")
     return [0, 1, 2]
 
 
@@ -349,8 +349,15 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
     return [[_checked_name(name, row, split) for row, name in enumerate(column)] for column in _columns(triples, split)]
 
 
+def with_index(frame: Any) -> Any:
+    """Returns a DataFrame of pandas with the columns of which its index was made, if they have names, at its end."""
+    names = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    return frame.reset_index(names)[[*frame.columns, *names]] if names else frame
+
+
 def _columns(triples: Any, split: str) -> list[list[Any]]:
     if hasattr(triples, "columns") and hasattr(triples, "to_numpy"):  # a DataFrame
+        triples = with_index(triples) if hasattr(triples, "index") else triples
         names = [str(name).strip().casefold() for name in triples.columns]
         places = columns_of_table(names, split)[: len(names)]
         # Each by itself, since columns of several dtypes become one of floats.

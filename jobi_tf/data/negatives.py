@@ -60,10 +60,6 @@ def _hash(keys: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.bitwise_and(highest, LARGEST_BITMAP - 1)
 
 
-def _random_bits(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    return tf.random.stateless_uniform(shape, seed, None, None, tf.int64)
-
-
 def can_filter(num_entities: int, num_relations: int) -> bool:
     """Returns whether the keys of all possible triples fit 64 bits, so that known ones can be found among negatives."""
     return num_entities**2 * num_relations <= 2**63
@@ -162,14 +158,13 @@ class NegativeSampler:
         if shared or by_side:
             head_counts = tf.fill(tf.shape(triples)[:1], self.negatives // 2)
         else:
-            # The coins of a row matter only through their sum, since its negatives are drawn alike: one draw replaces
-            # n.
+            # Only the sum of a row's coins matters, since its negatives are drawn alike: one draw replaces n.
             counts = tf.fill(shape[:1], float(self.negatives))
             head_counts = part.of(tf.random.stateless_binomial(shape[:1], choices, counts, 0.5, tf.int32))
         at_tail = tf.range(self.negatives) >= head_counts[:, None]  # [B or C, n]
+        bits = part.of(tf.random.stateless_uniform(shape, draws, None, None, tf.int64))
         if shared:
             chosen = part.of(tf.random.stateless_uniform(shape, choices, 0, tf.shape(triples)[1], tf.int32))
-            bits = part.of(_random_bits(shape, draws))
             drawn_for = self._row(tf.gather(triples[:, :, 1], chosen, batch_dims=1), at_tail)
             entities, seen = self._draw(drawn_for, bits)
             at_tail = at_tail[:, None]  # each triple of a chunk with each of its negatives: [C, c, n]
@@ -178,7 +173,7 @@ class NegativeSampler:
             seen = seen[:, None] & (row == drawn_for[:, None])
         else:
             row = self._row(triples[:, 1:2], at_tail)
-            entities, seen = self._draw(row, part.of(_random_bits(shape, draws)))
+            entities, seen = self._draw(row, bits)
             placed = entities
         pairs = row * self.num_entities + tf.cast(placed, tf.int64)
         labels = [self._triple_labels(triples, placed, at_tail), self._pairs(pairs, seen)]

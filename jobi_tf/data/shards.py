@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -103,37 +102,14 @@ def blocks(triples: np.ndarray | Shards, size: int = 2**20) -> Iterator[np.ndarr
 
 
 class ShardWriter:
-    """Writes triples that come a few at a time: block by block to each of at most `files` files in turn.
-
-    Use it as a context manager; `shards` has what was written.
-    """
+    """Writes triples that come a few at a time: block by block to each of at most `files` files in turn."""
 
     def __init__(self, folder: Path, files: int, block: int = BLOCK, window: int = WINDOW):
-        self._folder, self._block, self._window = folder, block, window
-        self._names = [f"train-{i:05d}-of-{files:05d}" for i in range(files)]
-        self._counts = [0] * files
+        self._folder, self._most, self._block, self._window = folder, files, block, window
+        self._counts: list[int] = []  # triples of each file
         self._rest = np.empty((0, 3), np.int32)
         self._next = 0
         self._random = np.random.default_rng(0)
-
-    def __enter__(self) -> "ShardWriter":
-        with ExitStack() as stack:
-            self._files = [stack.enter_context((self._folder / name).open("wb")) for name in self._names]
-            self._close = stack.pop_all().close
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            if error[0] is None and len(self._rest):
-                self._write(self._rest)
-        finally:
-            self._close()
-        used = sum(count > 0 for count in self._counts)  # those after them are empty
-        for i, name in enumerate(self._names):
-            if i < used:
-                self._names[i] = (self._folder / name).rename(self._folder / f"train-{i:05d}-of-{used:05d}").name
-            else:
-                (self._folder / name).unlink()
 
     def write(self, triples: np.ndarray) -> None:
         """Writes triples, int32 [N, 3], shuffled with each other: neighbours in a sorted file share their head."""
@@ -144,17 +120,24 @@ class ShardWriter:
         self._rest = triples[end:]
 
     def _write(self, block: np.ndarray) -> None:
+        if self._next == len(self._counts):
+            self._counts.append(0)
         try:
-            self._files[self._next].write(np.ascontiguousarray(block, "<i4").data)
+            with self._path(self._next).open("ab") as file:  # not kept open: a process may have few open files
+                file.write(np.ascontiguousarray(block, "<i4").data)
         except OSError as error:  # callers take an OSError for one of the file that they read
             raise JobiError(f"cannot write shards in {self._folder.parent}: {error.strerror}") from None
         self._counts[self._next] += len(block)
-        self._next = (self._next + 1) % len(self._files)
+        self._next = (self._next + 1) % self._most
 
-    @property
-    def shards(self) -> Shards:
-        """The files, of which the last one alone may have a block that is not full; call it after the end."""
-        files = [*zip(self._names, self._counts, strict=True)]
-        files = [file for file in (*files[self._next :], *files[: self._next]) if file[1]]
-        names, counts = zip(*files, strict=True)
-        return Shards(str(self._folder), names, counts, self._block, self._window)
+    def finish(self) -> Shards:
+        """Writes the last block, and returns the files; only the last of them may have a block that is not full."""
+        if len(self._rest):
+            self._write(self._rest)
+        used = len(self._counts)
+        order = [*range(self._next, used), *range(self._next)]
+        names = [self._path(i).rename(self._folder / f"train-{i:05d}-of-{used:05d}").name for i in order]
+        return Shards(str(self._folder), names, [self._counts[i] for i in order], self._block, self._window)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"train-{number:05d}"

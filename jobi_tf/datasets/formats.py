@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from jobi_tf.data.graph import with_index
 from jobi_tf.data.vocabulary import text_of
 from jobi_tf.errors import DataError, needs
 
@@ -64,7 +65,6 @@ def _parquet(path: Path, columns: "Columns") -> Iterable[Sequence[Any]]:
             frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
         except ValueError as error:  # pyarrow's errors are such
             raise DataError(f"{path}: expected Parquet: {error}") from None
-    if any(frame.index.names):  # pandas makes an index with a name from a column again
-        frame = frame.reset_index()
+    frame = with_index(frame)
     _, _, chosen = columns.locate([*map(str, frame.columns)], str(path), header=True)
     return frame.iloc[:, chosen].itertuples(index=False)

@@ -17,7 +17,7 @@ from jobi_tf.datasets.catalogue import DATASETS, NAMES, WORLD, DataSet
 from jobi_tf.datasets.reading import Columns
 from jobi_tf.errors import DataError, JobiError, UsageError, check_at_least
 
-_READER = 5  # part of the cache key of local files: raise it when the same files would give another graph
+_READER = 6  # part of the cache key of local files: raise it when the same files would give another graph
 _WORLD = Path(__file__).with_name(WORLD)
 
 

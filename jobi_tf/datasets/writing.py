@@ -68,21 +68,21 @@ def write_shards(dataset: str | Path, folder: Path, files: int, **options: Any) 
     in_parts = path.is_dir() and str(dataset) not in NAMES and not (path / "graph.json").exists()
     in_parts &= options.get("split") is None and options.get("archive") is None  # which `prepare` rejects
     with new_folder(folder) as beside:
-        with ShardWriter(beside, files) as writer:
-            if in_parts:
-                reader = TripleReader(Columns(options.get("columns"), header=options.get("header")))
-                parts = {
-                    name: reader.read_file(file, writer.write if name == "train" else None)
-                    for name, file in find_splits(path).items()
-                }
-                graph = reader.graph(path.absolute().name, parts)
-            else:
-                graph = prepare(dataset, **options).graph
-                if graph.weights:
-                    raise UsageError(f"expected triples without weights for shards, got {dataset}, which has them")
-                for part in blocks(graph.train):
-                    writer.write(part)
-        shards = writer.shards
+        writer = ShardWriter(beside, files)
+        if in_parts:
+            reader = TripleReader(Columns(options.get("columns"), header=options.get("header")))
+            parts = {
+                name: reader.read_file(file, writer.write if name == "train" else None)
+                for name, file in find_splits(path).items()
+            }
+            graph = reader.graph(path.absolute().name, parts)
+        else:
+            graph = prepare(dataset, **options).graph
+            if graph.weights:
+                raise UsageError(f"expected triples without weights for shards, got {dataset}, which has them")
+            for part in blocks(graph.train):
+                writer.write(part)
+        shards = writer.finish()
         seen = Occurrences.from_blocks(shards.blocks(), graph.num_entities, graph.num_relations).seen
         # Blocks are dealt out to files, so that rows are no longer those of the source.
         sources = {name: source for name, source in graph.sources.items() if name != "train"}

@@ -63,8 +63,8 @@ def write_report(
         The file.
 
     Raises:
-        UsageError: the runs are on different graphs, a run is given twice, or none is given; or `split`, `limit` or
-            `out` is invalid.
+        UsageError: the runs are on different graphs, a run is given twice, or none is given; `runs` is no list; or
+            `split`, `limit` or `out` is invalid.
         DataError: a folder is not that of a run with a finished epoch, or the split is empty.
         MissingExtraError: Jinja or pandas is not installed.
 
@@ -72,6 +72,8 @@ def write_report(
         >>> write_report(["runs/plain", "runs/joint"], "report.html")
     """
     template = _template()
+    if isinstance(runs, str | Path):
+        raise UsageError(f"expected a list of run folders, got {str(runs)!r}")
     out, paths = Path(out), [Path(run) for run in runs]
     if split not in FILTERS:
         raise UsageError(f"expected a split out of {', '.join(FILTERS)}, got {split!r}")

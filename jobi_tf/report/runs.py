@@ -129,11 +129,12 @@ def find_runs(folder: Path, report: Callable[[OSError], None] | None = None) -> 
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """Returns the shortest end of each path that no other path has; the paths are different."""
+    """Returns the shortest end of each path that no other path has, else all of it; the paths are different."""
     pretrained = {path: Path("pretrained", name) for name, path in PRETRAINED.items()}
     parts = [pretrained.get(path, path.resolve()).parts for path in paths]
     counts = Counter(part[-n:] for part in parts for n in range(1, len(part) + 1))
-    return ["/".join(next(part[-n:] for n in range(1, len(part) + 1) if counts[part[-n:]] == 1)) for part in parts]
+    ends = (next((x[-n:] for n in range(1, len(x)) if counts[x[-n:]] == 1), x) for x in parts)
+    return ["/".join(end) for end in ends]
 
 
 def select_runs(

@@ -13,7 +13,7 @@ from jobi_tf.data.graph import Graph, columns_of
 from jobi_tf.data.negatives import Negatives, NegativeSampler
 from jobi_tf.data.occurrences import HEAD, TAIL, Csr, Occurrences, column, distinct_triples
 from jobi_tf.data.vocabulary import Vocabulary
-from jobi_tf.errors import DataError, UsageError, check_at_least
+from jobi_tf.errors import DataError, UsageError, check_at_least, check_numbers
 from jobi_tf.models.jobi import JoBi
 from jobi_tf.optimizers import LazyAdam
 from jobi_tf.training.assembly import LARGEST_BATCH_OF_QUERIES, build_batches, compile_model
@@ -54,6 +54,7 @@ def extend(
         >>> extended.tails("Atlantis", "currency", k=3)
     """
     check_at_least(1, steps=1 if steps is None else steps)
+    check_numbers(learning_rate=learning_rate)
     if not 0 < learning_rate < math.inf:
         raise UsageError(f"expected a positive learning_rate, got {learning_rate}")
     graph, ids = _extended_graph(run.graph, triples)

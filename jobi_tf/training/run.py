@@ -267,7 +267,7 @@ def load_runs(runs: Sequence[Run | str | Path]) -> list[Run]:
 
 def read_model(files: RunFolder, config: TrainConfig, graph: Graph) -> JoBi:
     """Reads the best model of a run, or that of the last checkpoint; a `DataError` if it is missing or damaged."""
-    path = next((x for x in (files.model, files.sharded_model, *files.checkpoints()[-1:]) if x.exists()), None)
+    path = files.stored_model()
     if path not in (files.model, files.sharded_model) and best_row(files.read_metrics(), config.monitor):
         raise DataError(f"expected the model of the best epoch in {files.model}, which does not exist")
     if path is None:

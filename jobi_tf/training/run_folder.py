@@ -47,6 +47,11 @@ class RunFolder:
         """Returns the folder for the checkpoint after `epoch` epochs and `step` steps of the next one."""
         return self.path / "checkpoints" / (f"epoch-{epoch:06d}" + (f"-step-{step:08d}" if step else ""))
 
+    def stored_model(self) -> Path | None:
+        """Returns the file or folder of the best model, or the last checkpoint if there is none yet, or None."""
+        paths = (self.model, self.sharded_model, *self.checkpoints()[-1:])
+        return next((path for path in paths if path.exists()), None)
+
     def begin(self, config: TrainConfig, graph: Graph) -> None:
         """Writes settings, graph and environment of a new run; raises a `UsageError` if the folder has files by now."""
         check_new(self.path.absolute())

@@ -214,7 +214,9 @@ class Sample:
     def write(self, model: JoBi, parts: set[str]) -> None:
         """Writes losses, gradients, scores and negatives of both samples."""
         for split, batch in self.batches.items():
-            labels, (outputs, losses, norms) = batch[1], self._look(model, *batch)
+            # TensorFlow would count calls of `_look` in all trainings of the process, and warn of one trace for each.
+            look = self._look.get_concrete_function(model, *batch)
+            labels, (outputs, losses, norms) = batch[1], look(model, *batch)
             answers = batch[0]["answers"] if self._queries else labels["triple"]  # which may be with soft labels
             if "scalars" in parts:
                 scalars = {f"loss of a {split} sample/{name}": value for name, value in losses.items()}

@@ -118,7 +118,7 @@ def new_run_folder(config: TrainConfig, graph: Graph) -> RunFolder:
     folder = RunFolder(Path(config.run_dir) if config.run_dir else default)
     if folder.config.exists():
         with _lock_of_chief(folder):  # raises if that run is still trained
-            if not folder.checkpoints():
+            if folder.stored_model() is None:
                 reason = "has a training that ended before its first checkpoint; delete the folder"
                 raise UsageError(f"expected a new or empty folder, but {folder.path} {reason}")
     check_new(folder.path.absolute())
@@ -195,7 +195,10 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
     config = with_servers(before.replace(**changes | {"run_dir": str(folder.path)}))
     checkpoints = folder.checkpoints()
     if not checkpoints:
-        raise DataError(f"expected a checkpoint in {folder.path}, got none: delete the folder and start a new training")
+        advice = "delete the folder and start a new training"
+        if folder.stored_model() is not None:  # as in the folder of a merged run
+            advice = "warm_start begins a new training with its model"
+        raise DataError(f"expected a checkpoint in {folder.path}, got none: {advice}")
     for name in changes:
         if name not in MAY_CHANGE_ON_RESUME and getattr(config, name) != getattr(before, name):
             values = f"{name} {getattr(before, name)} as in {folder.path}, got {getattr(config, name)}"

@@ -60,8 +60,6 @@ class Parameter(StrictModel):
                 raise ValueError("expected a list of choices, or low and high")
         elif not {"low", "high", "step", "log"}.isdisjoint(self.model_fields_set):
             raise ValueError("expected choices or a range, got both")
-        elif any(value in self.choices[:i] for i, value in enumerate(self.choices)):
-            raise ValueError(f"expected each choice once, got {self.choices}")
         return self
 
     def distribution(self, name: str) -> CategoricalDistribution | IntDistribution | FloatDistribution:
@@ -161,7 +159,9 @@ class Space(SettingsFile):
                         raise ValueError(f"expected `when` to name settings without a condition, got {other!r}")
                     values[:] = [_valid(other, value) for value in values]
                 if parameter.choices:
-                    parameter.choices[:] = [_valid(name, value) for value in parameter.choices]
+                    parameter.choices[:] = choices = [_valid(name, value) for value in parameter.choices]
+                    if any(value in choices[:i] for i, value in enumerate(choices)):
+                        raise ValueError(f"expected each choice once, got {choices}")
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
         return search

@@ -34,7 +34,7 @@ const given = () => (find() === "tail" ? "head" : "tail");
 const address = (query) => `#${new URLSearchParams(Object.entries(query).filter(([, value]) => value))}`;
 
 function formQuery() {
-  const [entity, relation] = [$(given()).value.trim(), $("relation").value.trim()];
+  const [entity, relation] = [$(given()).value, $("relation").value];
   return { find: find(), [given()]: entity, relation, k: $("k").value, new: $("new-only").checked ? "1" : "" };
 }
 
@@ -59,7 +59,7 @@ async function namesLike(kind, prefix, limit) {
 async function suggest(input) {
   const text = input.value;
   const names = await namesLike(input.dataset.kind, text, 20);
-  if (input.value === text) input.list.replaceChildren(...names.map((name) => new Option(name)));
+  if (input.value === text) input.list.replaceChildren(...names.map((name) => new Option(name, name)));
 }
 
 async function answer() {
@@ -130,6 +130,9 @@ async function open() {
 
 for (const input of document.querySelectorAll("input[list]")) {
   for (const event of ["input", "focus"]) input.addEventListener(event, () => suggest(input).catch(fail));
+  input.addEventListener("change", () => { // spaces that were typed are no part of a name, unless one has them
+    if (![...input.list.options].some((option) => option.value === input.value)) input.value = input.value.trim();
+  });
 }
 for (const radio of document.querySelectorAll("input[name=find]")) {
   radio.addEventListener("change", () => {
@@ -149,6 +152,11 @@ $("new-only").addEventListener("change", () => $("query").requestSubmit());
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   token = $("token").value.trim();
+  if (/[^\x21-\x7e]/.test(token)) { // no header can have it
+    token = "";
+    message("The server does not accept this token.", true);
+    return;
+  }
   open().catch(fail);
 });
 addEventListener("hashchange", () => {

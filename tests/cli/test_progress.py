@@ -113,6 +113,12 @@ def test_a_pipe_gets_whole_cells_however_long(capsys):
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_a_row_of_a_table_is_a_line_whatever_its_names_hold(capsys):
+    names = ["a\u2028b", "c\x85d"]
+    print_table(["name", "n"], [[name, 1] for name in names])
+    assert [line.split("  ")[0] for line in capsys.readouterr().out.split("\n")[1:-1]] == names
+
+
 def test_a_terminal_too_narrow_for_a_table_gets_whole_cells(capsys, monkeypatch):
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "20"}.items():
         monkeypatch.setenv(name, value)

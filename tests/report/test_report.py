@@ -309,6 +309,8 @@ def test_what_cannot_be_reported(paths, tmp_path):
         ([paths[0], other], {}, UsageError, str(other)),
         ([*paths, paths[0]], {}, UsageError, str(paths[0])),
         ([], {}, UsageError, "run"),
+        (paths[0], {}, UsageError, f"got '{paths[0]}'"),
+        (str(paths[0]), {}, UsageError, f"got '{paths[0]}'"),
         ([tmp_path], {}, DataError, str(tmp_path)),
         ([paths[0], unfinished], {}, DataError, str(unfinished)),
         (paths, {"split": "train"}, UsageError, "'train'"),
@@ -346,6 +348,8 @@ def test_labels_tell_runs_apart():
     assert labels([Path("/a/x"), Path("/b/x"), Path("/b/y"), Path("/x")]) == ["a/x", "b/x", "y", "//x"]
     assert labels([run_path("world"), Path("/a/run")]) == ["world", "run"]
     assert labels([run_path("world"), Path("/a/world")]) == ["pretrained/world", "a/world"]
+    copied = Path("/a/pretrained/world")
+    assert labels([run_path("world"), copied]) == ["pretrained/world", "a/pretrained/world"]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.212, 0.249), (0, 1), (5, 5), (0, 0), (-0.3, 0.02), (3.2, 17_000)])

@@ -206,7 +206,7 @@ def test_a_token(odd):
 
 def test_tls(odd, certificate):
     cert, key = certificate
-    with running(odd, certificate=cert, key=key) as server:
+    with running(odd, certificate=cert, key=key, timeout=1.0) as server:
         assert re.search(r" https://127\.0\.0\.1:\d+ and grpcs://127\.0\.0\.1:\d+$", server.log[0])
         trusting = ssl.create_default_context(cafile=str(cert))
         assert server.predict(COUNT, context=trusting)[0] == 200
@@ -215,6 +215,8 @@ def test_tls(odd, certificate):
         credentials = grpc.ssl_channel_credentials(cert.read_bytes())
         with grpc.secure_channel(server.grpc, credentials) as channel:
             assert get_status(channel).model_version_status
+        with connect(server) as silent:
+            eventually(lambda: not is_open(server, silent))
 
 
 def test_a_key_with_a_passphrase(odd, certificate, tmp_path):

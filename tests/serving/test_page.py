@@ -1,5 +1,6 @@
 """The page at /, in a browser."""
 
+import re
 import shutil
 from urllib.parse import parse_qs, urlsplit
 
@@ -105,6 +106,16 @@ def test_only_new_facts(page, server, tiny):
     shows(page, tiny[0].tails("entity 4", "relation 1", 5))
     page.get_by_label("Only new facts").check()
     shows(page, tiny[0].answers(1, [("entity 4", "relation 1")], 5, new_only=True)[0])
+
+
+def test_spaces_at_the_ends_of_names(page, server):
+    page.goto(f"{server.url}/#find=tail&head=+entity+4&relation=relation+1")
+    playwright.expect(page.get_by_role("status")).to_have_text(
+        re.compile("the entity  entity 4. Did you mean entity 4?")
+    )
+    field(page, "Head").press_sequentially(" ")  # which nobody sees
+    page.keyboard.press("Enter")
+    playwright.expect(field(page, "Head")).to_have_value("entity 4")
 
 
 def test_failures(page, server):

@@ -130,6 +130,7 @@ def test_rejected_bodies(server, case):
 
 def test_an_error_names_the_value_as_the_body_does(server):
     assert server.predict(REJECTED["number"])[1]["error"].startswith("expected instances[0].head ")
+    assert "base64" in server.predict(REJECTED["no base64"])[1]["error"]
 
 
 @pytest.mark.parametrize(

@@ -227,8 +227,9 @@ def test_extensions_that_cannot_be_are_refused(run):
         run.extend([("entity 1", name, "entity 2")])
     with pytest.raises(UsageError, match="steps"):
         run.extend([("a", name, "b")], steps=0)
-    with pytest.raises(UsageError, match="learning_rate"):
-        run.extend([("a", name, "b")], learning_rate=float("nan"))
+    for rate in (float("nan"), "0.1"):
+        with pytest.raises(UsageError, match="learning_rate"):
+            run.extend([("a", name, "b")], learning_rate=rate)
 
 
 def test_given_facts_leave_the_other_splits(run):

@@ -333,10 +333,20 @@ def test_no_fewer_epochs_than_the_best_model_may_have(tmp_path):
 def test_resume_needs_a_checkpoint(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "run", callbacks=[Interrupt("before its checkpoint", 0)], eval_every=0)
-    with pytest.raises(DataError, match="checkpoint"):
+    with pytest.raises(DataError, match=r"checkpoint.* delete"):
         jobi_tf.resume(tmp_path / "run")
     with pytest.raises(DataError, match="checkpoint"):
         jobi_tf.load_run(tmp_path / "run")
+    with pytest.raises(UsageError, match="delete"):
+        train(tmp_path / "run")
+
+
+def test_a_run_without_checkpoints_is_not_taken_for_an_interrupted_training(run, tmp_path):
+    folder = run.save(tmp_path / "copy").path
+    with pytest.raises(DataError, match=r"checkpoint.* warm_start"):
+        jobi_tf.resume(folder)
+    with pytest.raises(UsageError, match="has files already"):
+        train(folder)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def test_numbers_that_yaml_reads_as_texts(tmp_path):
         ({"search": {"dims": [4]}}, "dims"),
         ({"search": {"dim": [0, 4]}}, "dim"),
         ({"search": {"dim": [4, 4]}}, "dim"),
+        ({"search": {"dim": [4, "4"]}}, "once"),
         ({"search": {"dim": []}}, r"search\.dim\.choices"),
         ({"search": {"dim": {"low": 9, "high": 4}}}, r"dim: .*low=9, high=4"),
         ({"search": {"dim": {"low": 4}}}, "dim"),
