@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from importlib import import_module
-from typing import IO, Any, NoReturn
+from typing import NoReturn
 
 import click
 import cloup
@@ -47,16 +47,6 @@ INTERRUPTED = 128 + signal.SIGINT
 SIGNALS = [getattr(signal, x) for x in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, x)]  # not all on Windows
 
 
-class Interruption(click.ClickException):
-    """An interruption by SIGINT or SIGTERM; the message says how to continue."""
-
-    exit_code = INTERRUPTED
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Prints the message."""
-        click.echo(self.message, err=True)
-
-
 class CommandLine(cloup.Group):
     """Imports a command when it is called, and turns failures into one sentence and an exit status.
 
@@ -89,7 +79,8 @@ class CommandLine(cloup.Group):
         except (KeyboardInterrupt, Exception) as error:
             # Extension modules turn an interruption into an error of another kind.
             if interrupted or isinstance(error, KeyboardInterrupt):
-                raise Interruption(context.obj() if context.obj else "Interrupted.") from None
+                click.echo(context.obj() if context.obj else "Interrupted.", err=True)
+                context.exit(INTERRUPTED)
             if os.environ.get("JOBI_TF_TRACEBACK") or (sentence := explain(error)) is None:
                 raise
             raise (click.UsageError if isinstance(error, UsageError) else click.ClickException)(sentence) from None

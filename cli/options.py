@@ -46,29 +46,21 @@ class FloatRange(click.FloatRange):
 POSITIVE = FloatRange(min=0, min_open=True)
 
 
-class _OutFolder(click.Path):
-    """A folder to write. Its name must not be empty, as it is when a shell variable is unset."""
+class _OutPath(click.Path):
+    """A file or folder to write. Its name is not empty, as that of an unset shell variable; a file's folder exists."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """Returns the path."""
+        """Returns the path, which is checked before any work is done."""
         if value == "":
-            self.fail("Expected the name of a folder, got ''.", parameter, context)
-        return super().convert(value, parameter, context)
-
-
-class _OutFile(click.Path):
-    """A file to write. Its folder must exist, which is checked before any work is done."""
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """Returns the path."""
+            self.fail(f"Expected the name of a {self.name}, got ''.", parameter, context)
         path: Any = super().convert(value, parameter, context)
-        if not path.parent.is_dir():
+        if self.file_okay and not path.parent.is_dir():
             self.fail(f"The folder of '{path}' does not exist.", parameter, context)
         return path
 
 
-OUT_FOLDER = _OutFolder(file_okay=False, path_type=Path)
-OUT_FILE = _OutFile(dir_okay=False, path_type=Path)
+OUT_FOLDER = _OutPath(file_okay=False, path_type=Path)
+OUT_FILE = _OutPath(dir_okay=False, path_type=Path)
 
 # What users of other libraries type, and the option here; for settings see `jobi_tf.training.config.SYNONYMS`.
 SYNONYMS = {"output": "--out", "run": "--run-dir", "top_k": "-k", "topk": "-k"}

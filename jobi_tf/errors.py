@@ -1,6 +1,7 @@
 """Errors that are meant for a person: one sentence with what was expected, what came, and where."""
 
 import errno
+import operator
 import os
 import re
 import reprlib
@@ -110,11 +111,14 @@ def check_at_least(least: int, **numbers: Any) -> None:
             raise UsageError(f"expected {name} to be a whole number of at least {least}, got {value!r}")
 
 
-def check_numbers(**values: Any) -> None:
-    """Raises a `UsageError` for an argument that is not a number."""
+def check_numbers(interval: str, **values: Any) -> None:
+    """Raises a `UsageError` for an argument that is not a number in an interval, such as `[0, 1)` or `(0, inf)`."""
+    low, high = map(float, interval[1:-1].split(","))
+    above = operator.ge if interval.startswith("[") else operator.gt
+    below = operator.le if interval.endswith("]") else operator.lt
     for name, value in values.items():
-        if not isinstance(value, SupportsFloat):
-            raise UsageError(f"expected {name} to be a number, got {value!r}")
+        if not isinstance(value, SupportsFloat) or not (above(float(value), low) and below(float(value), high)):
+            raise UsageError(f"expected {name} to be a number in {interval}, got {value!r}")
 
 
 def validation_message(error: Any) -> str:

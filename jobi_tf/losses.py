@@ -19,13 +19,6 @@ class _Loss(keras.losses.Loss):
         return super().get_config() | constructor_arguments(self, _Loss)
 
 
-def _share(label_smoothing: float) -> float:
-    check_numbers(label_smoothing=label_smoothing)
-    if not 0 <= label_smoothing < 1:
-        raise UsageError(f"expected label_smoothing from 0 to below 1, got {label_smoothing}")
-    return label_smoothing
-
-
 @keras.saving.register_keras_serializable("jobi_tf")
 class SampledSoftmax(_Loss):
     """Negative log-likelihood of the positive under a softmax over it and its negatives.
@@ -43,7 +36,8 @@ class SampledSoftmax(_Loss):
 
     def __init__(self, label_smoothing: float = 0.0, name: str = "sampled_softmax", **kwargs: Any):
         super().__init__(name=name, **kwargs)
-        self.label_smoothing = _share(label_smoothing)
+        check_numbers("[0, 1)", label_smoothing=label_smoothing)
+        self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: labels and logits [B, 1 + n] → float [B]."""
@@ -81,12 +75,12 @@ class SampledLogistic(_Loss):
         **kwargs: Any,
     ):
         super().__init__(name=name, **kwargs)
-        check_numbers(margin=margin, adversarial_temperature=adversarial_temperature)
-        if adversarial_temperature < 0:
-            raise UsageError(f"expected adversarial_temperature to be at least 0, got {adversarial_temperature}")
+        check_numbers("(-inf, inf)", margin=margin)
+        check_numbers("[0, inf)", adversarial_temperature=adversarial_temperature)
+        check_numbers("[0, 1)", label_smoothing=label_smoothing)
         self.margin = margin
         self.adversarial_temperature = adversarial_temperature
-        self.label_smoothing = _share(label_smoothing)
+        self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: labels and scores [B, 1 + n] → float [B]."""
@@ -116,7 +110,7 @@ class SampledMargin(_Loss):
 
     def __init__(self, margin: float = 1.0, name: str = "sampled_margin", **kwargs: Any):
         super().__init__(name=name, **kwargs)
-        check_numbers(margin=margin)
+        check_numbers("(-inf, inf)", margin=margin)
         self.margin = margin
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
@@ -149,7 +143,8 @@ class FullSoftmax(_Loss):
         super().__init__(name=name, **kwargs)
         if self.dtype not in ("float32", "float64"):  # Keras casts labels to it
             raise UsageError(f"expected dtype float32 or float64, which can hold the ids of answers, got {self.dtype}")
-        self.label_smoothing = _share(label_smoothing)
+        check_numbers("[0, 1)", label_smoothing=label_smoothing)
+        self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the loss of each row: ids [B, m], or ids and shares [B, 2, m], and logits [B, E] → float [B]."""
@@ -204,7 +199,7 @@ class PairCrossentropy(_Loss):
 
     def __init__(self, margin: float = 0.0, name: str = "pair_crossentropy", **kwargs: Any):
         super().__init__(name=name, **kwargs)
-        check_numbers(margin=margin)
+        check_numbers("(-inf, inf)", margin=margin)
         self.margin = margin
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:

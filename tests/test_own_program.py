@@ -223,6 +223,18 @@ class OwnOutput(jobi_tf.JoBi):
         return {**scores, "mean": tf.reduce_mean(scores["triple"], 1, keepdims=True)}
 
 
+def test_labels_and_losses_of_two_heads_are_by_name():
+    inputs, labels = next(iter(batches()))
+    model, data = compiled(), {name: np.array(x) for name, x in inputs.items()}
+    in_order = [np.array(labels[name]) for name in ("triple", "pair")]
+    for call in (model.fit, model.evaluate, model.train_on_batch):
+        with pytest.raises(UsageError, match="labels as a dict with pair and triple"):
+            call(data, in_order)
+    model.compile(jobi_tf.LazyAdam(0.01), [jobi_tf.SampledSoftmax(), jobi_tf.PairCrossentropy()])
+    with pytest.raises(UsageError, match="losses as a dict with pair and triple"):
+        model.train_on_batch(data, labels)
+
+
 def test_subclasses_may_have_a_loss_or_an_output_of_their_own():
     model = OwnLoss(GRAPH.num_entities, GRAPH.num_relations, 8)
     model.compile(jobi_tf.LazyAdam(0.01))

@@ -33,12 +33,7 @@ def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> No
         return
     where = f"a fact of the {found.split} split" if found.split else "not in the graph"
     click.echo(f"({', '.join(found.triple)}): {where}\n")
-    rows = [[f"score of the {name} head", f"{score:.3f}"] for name, score in found.scores.items()]
-    rows.append(["probability", _percent(found.probability)])
-    rows += [[f"rank of the {side}", f"{rank:,.0f} of {found.candidates:,}"] for side, rank in found.ranks.items()]
-    for side, count in found.occurrences.items():
-        rows.append([f"training triples with this {side} and relation", f"{count:,}"])
-    print_table(["", "value"], rows)
+    print_table(["", "value"], found.values())
     click.echo()
     if found.paths:
         cells = [[x.path, f"{x.confidence:.0%}", x.support] for x in found.paths]
@@ -52,9 +47,3 @@ def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> No
         print_table(columns, similar, text=columns[:2])
     else:
         click.echo("training has no other triple of this relation")
-
-
-def _percent(probability: float) -> str:
-    if 0 < probability < 0.001:
-        return "< 0.1%"
-    return "> 99.9%" if 0.999 < probability < 1 else f"{probability:.1%}"

@@ -67,7 +67,7 @@ def list_(folder: Path, sort: str | None, filters: tuple[str, ...], as_json: boo
             warn(error)
     where = parse_assignments(filters, "--filter")
     settings = {name: value for name, value in where.items() if name in TrainConfig.model_fields}
-    config = TrainConfig.create({"dataset": ""} | settings, "--filter")
+    config = TrainConfig.create({"dataset": "any"} | settings, "--filter")
     where |= {name: getattr(config, name) for name in settings}
     chosen = select_runs(found, where, sort and sort.replace("-", "_"))
     if as_json:

@@ -182,6 +182,8 @@ class _Display:
         rankings = f"{kept.waited} ranking{'s' * (kept.waited > 1)}"
         if kept.finished:
             reason = f": {monitor} did not improve in {rankings}"
+            if training.done == last < config.epochs:
+                reason += "; to go on, raise --patience too"
         elif last == config.epochs:
             reason = ", the last one"
         else:

@@ -120,9 +120,7 @@ class NegativeSampler:
     """
 
     def __init__(self, occurrences: Occurrences, negatives: int, p: float, train: np.ndarray | None = None):
-        check_numbers(p=p)
-        if not 0 <= p <= 1:
-            raise UsageError(f"expected a probability p in [0, 1], got {p}")
+        check_numbers("[0, 1]", p=p)
         check_at_least(1, negatives=negatives)
         self.negatives = int(negatives)
         self.p = p

@@ -126,7 +126,7 @@ class ShardWriter:
             with self._path(self._next).open("ab") as file:  # not kept open: a process may have few open files
                 file.write(np.ascontiguousarray(block, "<i4").data)
         except OSError as error:  # callers take an OSError for one of the file that they read
-            raise JobiError(f"cannot write shards in {self._folder.parent}: {error.strerror}") from None
+            raise JobiError(f"cannot write shards in {self._folder.parent.absolute()}: {error.strerror}") from None
         self._counts[self._next] += len(block)
         self._next = (self._next + 1) % self._most
 

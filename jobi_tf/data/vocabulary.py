@@ -112,16 +112,16 @@ class Vocabulary:
         except UnicodeDecodeError as error:
             number, byte = 1 + error.object.count(b"\n", 0, error.start), error.object[error.start]
             raise DataError(f"{path}:{number}: expected UTF-8, got byte 0x{byte:02x}") from None
-        ids = set()
-        for number, line in enumerate(lines, 1):
-            try:
-                if name := line.removesuffix("\r"):
-                    ids.add(self.id(name))
-            except DataError as error:
-                raise DataError(f"{path}:{number}: {error}") from None
-        if not ids:
+        names = {name: number for number, line in enumerate(lines, 1) if (name := line.removesuffix("\r"))}
+        if not names:
             raise DataError(f"expected one name per line in {path}, got none")
-        return np.array(sorted(ids), np.int32)
+        if unknown := [name for name in names if name not in self]:
+            others = f"; so are {len(unknown) - 1:,} other names" if len(unknown) > 1 else ""
+            try:
+                self.id(unknown[0])
+            except DataError as error:
+                raise DataError(f"{path}:{names[unknown[0]]}: {error}{others}") from None
+        return np.sort(self.ids(names))
 
     def nearest(self, name: str, count: int = 3) -> list[str]:
         """Returns up to `count` known names with the most similar spelling, best first."""

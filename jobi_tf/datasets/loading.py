@@ -87,7 +87,7 @@ def prepare(
     if archive is not None and (not named or name == WORLD):
         raise UsageError(f"an archive is for a data set out of {', '.join(DATASETS)}, got {name!r}")
     if prepared:
-        return _open_remote(name) if "://" in name else Prepared(Graph.open(path), path, True)
+        return _open_remote(name.rstrip("/")) if "://" in name else Prepared(Graph.open(path), path, True)
     if named and name != WORLD:
         return cache.open_or_build(*_named(DATASETS[name], archive))
     path = _WORLD if named else path

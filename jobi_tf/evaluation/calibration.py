@@ -13,6 +13,7 @@ from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.negatives import NegativeSampler
 from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
 from jobi_tf.data.seeds import stream
+from jobi_tf.tables import html_table
 
 BINS = 15
 MAX_TRIPLES = 20_000
@@ -49,6 +50,12 @@ class Calibration:
     def probability(self, scores: np.ndarray) -> np.ndarray:
         """Returns the probabilities of triples with these scores."""
         return sigmoid(self.slope * np.asarray(scores, np.float64) + self.intercept)
+
+    def _repr_html_(self) -> str:
+        errors = f"expected calibration error {self.ece_before:.3f} before, {self.ece_after:.3f} after calibration"
+        title = f"probabilities on {self.triples:,} triples of the {self.split} split: {errors}"
+        rows = [[f"{x.low:.2f} to {x.high:.2f}", f"{x.probability:.3f}", f"{x.true:.3f}"] for x in self.bins]
+        return html_table(title, ["probability", "mean", "share that is true"], rows)
 
     def warnings(self) -> list[str]:
         """Returns a sentence for each reason not to trust these probabilities."""

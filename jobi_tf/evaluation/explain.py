@@ -15,6 +15,7 @@ from jobi_tf.evaluation.ranker import Ranker, check_finite, full_float32
 from jobi_tf.evaluation.rules import confidence
 from jobi_tf.models.jobi import HEADS, JoBi
 from jobi_tf.models.products import all_scores
+from jobi_tf.tables import html_table
 
 BLOCK = 2**24  # scores at once
 SHOWN = 5  # paths, and similar triples
@@ -66,10 +67,34 @@ class Explanation:
     similar: list[Similar]
     paths: list[RulePath]
 
+    def values(self) -> list[list[str]]:
+        """Returns what is said in a number each, as rows of texts."""
+        rows = [[f"score of the {name} head", f"{score:.3f}"] for name, score in self.scores.items()]
+        rows.append(["probability", _percent(self.probability)])
+        rows += [[f"rank of the {side}", f"{rank:,.0f} of {self.candidates:,}"] for side, rank in self.ranks.items()]
+        counts = self.occurrences.items()
+        return rows + [[f"training triples with this {side} and relation", f"{count:,}"] for side, count in counts]
+
+    def _repr_html_(self) -> str:
+        where = f"a fact of the {self.split} split" if self.split else "not in the graph"
+        paths = [[x.path, f"{x.confidence:.0%}", f"{x.support:,}"] for x in self.paths]
+        similar = [[x.head, x.tail, f"{x.similarity:.2f}"] for x in self.similar]
+        return (
+            html_table(f"({', '.join(self.triple)}): {where}", ["", "value"], self.values())
+            + html_table("paths from head to tail", ["path", "confidence", "hits"], paths)
+            + html_table("similar training triples", Similar._fields, similar)
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Returns all of it as a JSON object."""
         rows = {name: [row._asdict() for row in getattr(self, name)] for name in ("similar", "paths")}
         return asdict(self) | rows
+
+
+def _percent(probability: float) -> str:
+    if 0 < probability < 0.001:
+        return "< 0.1%"
+    return "> 99.9%" if 0.999 < probability < 1 else f"{probability:.1%}"
 
 
 def explain(model: JoBi, graph: Graph, triple: np.ndarray, probability: float) -> Explanation:

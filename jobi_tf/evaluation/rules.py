@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from jobi_tf.data.graph import Graph, check_is_graph
-from jobi_tf.errors import UsageError, check_at_least, check_numbers
+from jobi_tf.errors import check_at_least, check_numbers
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.edges import Edges, incidence
 from jobi_tf.evaluation.exclusions import Exclusions, NumpyModel
@@ -76,10 +76,7 @@ class RuleModel(ByName, NumpyModel):
     """
 
     def __init__(self, graph: Graph, minutes: float = 5, min_confidence: float = 0.01):
-        check_numbers(minutes=minutes, min_confidence=min_confidence)
-        for name, value in (("minutes", minutes), ("min_confidence", min_confidence)):
-            if not value > 0:
-                raise UsageError(f"expected {name} to be above 0, got {value}")
+        check_numbers("(0, inf]", minutes=minutes, min_confidence=min_confidence)
         check_is_graph(graph)
         super().__init__(graph, self._with_exclusions)
         self.graph, self.min_confidence, self.complete = graph, min_confidence, True

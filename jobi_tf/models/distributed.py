@@ -98,6 +98,21 @@ class DistributedModel(keras.Model):
         """Returns whether a subclass outside of this library defines one of the methods."""
         return any(not getattr(type(self), x).__module__.startswith(("jobi_tf.", "keras.")) for x in methods)
 
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """Returns the loss of a batch, as `keras.Model.compute_loss` does.
+
+        Raises:
+            UsageError: labels or losses of several heads are not by name: Keras would take them in alphabetical order.
+        """
+        if isinstance(y_pred, dict) and len(y_pred) > 1 and not self._overrides("call"):
+            for what, given in (("labels", y), ("losses", self.loss)):
+                if not isinstance(given, dict):
+                    names = " and ".join(sorted(y_pred))
+                    raise UsageError(f"expected {what} as a dict with {names}, got {type(given).__name__}")
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles a loaded model as it was saved."""
         self.compile(**keras.saving.deserialize_keras_object(config))

@@ -43,13 +43,6 @@ class Regularizer(Named, ABC):
         """Returns the loss to add, including its weight."""
 
 
-def _weight(value: float) -> float:
-    check_numbers(weight=value)
-    if not 0 <= value < float("inf"):
-        raise UsageError(f"expected a weight of at least 0 for a regulariser, got {value}")
-    return value
-
-
 class _Norm(Regularizer):
     """The mean over triples of a function of the sizes of head, relation and tail."""
 
@@ -85,7 +78,8 @@ class N3(_Norm):
     """
 
     def __init__(self, weight: float = 0.1, pair_weight: float = 0.0):
-        self.weight, self.pair_weight = _weight(weight), _weight(pair_weight)
+        check_numbers("[0, inf)", weight=weight, pair_weight=pair_weight)
+        self.weight, self.pair_weight = weight, pair_weight
 
     def penalty(self, squares: tf.Tensor) -> tf.Tensor:
         """Returns 1/3 · Σ |x|³."""
@@ -97,7 +91,8 @@ class L2(_Norm):
     """Mean over triples of weight / 2 · Σ |x|² over the embeddings of head, tail, and relation in each head."""
 
     def __init__(self, weight: float = 0.01):
-        self.weight = self.pair_weight = _weight(weight)
+        check_numbers("[0, inf)", weight=weight)
+        self.weight = self.pair_weight = weight
 
     def penalty(self, squares: tf.Tensor) -> tf.Tensor:
         """Returns 1/2 · Σ |x|²."""
@@ -119,7 +114,8 @@ class RelationPrediction(Regularizer):
     linear_only = True
 
     def __init__(self, weight: float = 1.0):
-        self.weight = _weight(weight)
+        check_numbers("[0, inf)", weight=weight)
+        self.weight = weight
 
     def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
         """Returns the loss of the triple head."""
@@ -144,7 +140,8 @@ class DURA(Regularizer):
     linear_only = True
 
     def __init__(self, weight: float = 0.05):
-        self.weight = _weight(weight)
+        check_numbers("[0, inf)", weight=weight)
+        self.weight = weight
 
     def __call__(self, positives: Positives, heads: Sequence[Head]) -> tf.Tensor:
         """Returns the penalty on entities and queries."""

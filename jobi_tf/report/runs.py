@@ -162,14 +162,14 @@ def select_runs(
 def different_settings(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Returns the settings in which runs, given by their `settings_of`, differ, with all values; of one run, all.
 
-    A run does not differ in a setting that it lacks: one that is None although the default is not, and of a merged run
-    any that is None.
+    A setting that has no effect in a run, so that it is None, counts as the default; in merged runs it does not count.
     """
     found = {}
     for name, field in TrainConfig.model_fields.items():
         if name not in runs[0]:
             continue
-        values = [x[name] for x in runs if x[name] is not None or (field.default is None and not x["merged_from"])]
+        values = [x[name] for x in runs if x[name] is not None or not x["merged_from"]]
+        values = [field.default if x is None else x for x in values]
         if len(runs) == 1 or any(value != values[0] for value in values):
             found[name] = [run[name] for run in runs]
     return found

@@ -52,7 +52,9 @@ class TrainConfig(BaseModel):
         UsageError: by `create`, if a setting is unknown, missing or out of range.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", coerce_numbers_to_str=True, str_min_length=1, allow_inf_nan=False
+    )
 
     recipe: str | None = Field(
         None,

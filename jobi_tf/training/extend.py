@@ -1,6 +1,5 @@
 """New entities for a trained run, without training it again."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,9 +53,7 @@ def extend(
         >>> extended.tails("Atlantis", "currency", k=3)
     """
     check_at_least(1, steps=1 if steps is None else steps)
-    check_numbers(learning_rate=learning_rate)
-    if not 0 < learning_rate < math.inf:
-        raise UsageError(f"expected a positive learning_rate, got {learning_rate}")
+    check_numbers("(0, inf)", learning_rate=learning_rate)
     graph, ids = _extended_graph(run.graph, triples)
     # The initial embeddings are replaced, and an initializer may have the shape of the other table.
     changes = {"num_entities": graph.num_entities, "freeze_entities": False, "entity_initializer": None}

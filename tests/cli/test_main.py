@@ -98,6 +98,11 @@ def test_unknown_names_get_a_suggestion(call, arguments, suggestion):
     assert suggestion in last
 
 
+@pytest.mark.parametrize("command", ["complete", "merge", "plot", "soft-labels"])
+def test_what_is_written_has_a_name(call, command):
+    assert "''" in call(command, "world", "--out", "", status=2).stderr  # a shell's variable without a value
+
+
 @pytest.mark.parametrize(
     ("error", "status", "word"),
     [

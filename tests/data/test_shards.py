@@ -206,8 +206,8 @@ def test_a_graph_of_another_file_system(tmp_path):
     local = write_shards(tmp_path / "prepared", tmp_path / "shards", 3)
     for file in (tmp_path / "shards").iterdir():
         tf.io.gfile.copy(str(file), f"ram://bucket/graph/{file.name}")
-    for _ in range(2):
-        remote = jobi_tf.load_graph("ram://bucket/graph")
+    for url in ("ram://bucket/graph", "ram://bucket/graph/"):
+        remote = jobi_tf.load_graph(url)
         assert remote.fingerprint == local.fingerprint
         assert remote.train.paths()[0].startswith("ram://bucket/graph/train-")
         np.testing.assert_array_equal(streamed(remote, 3), streamed(local, 3))

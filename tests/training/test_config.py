@@ -121,6 +121,10 @@ def test_settings_with_an_effect_pass(settings):
         ({"checkpoint_every": "0"}, "checkpoint_every .*'0'"),
         ({"checkpoint_every": "5h"}, "checkpoint_every .*'5h'"),
         ({"devices": "a"}, "devices .*'a'"),
+        ({"dataset": ""}, "dataset .*''"),
+        ({"run_dir": ""}, "run_dir .*''"),  # a shell's variable without a value
+        ({"warm_start": ""}, "warm_start .*''"),
+        ({"entity_vectors": ""}, "entity_vectors .*''"),
         ({"label_smoothing": 1.0}, "label_smoothing .*1"),
         ({"entity_dropout": 1.0}, "entity_dropout .*1"),
         ({"relation_dropout": -0.1}, "relation_dropout .*-0.1"),
