@@ -66,7 +66,8 @@ def _errors_of(path: Path, beside: Path) -> Iterator[None]:
 def written_beside(path: Path) -> Iterator[Path]:
     """Yields a path beside `path` to write to, which replaces `path` if the block succeeds, else is removed.
 
-    Devices and pipes, such as /dev/stdout, are written to directly, and a link is followed.
+    Devices and pipes, such as /dev/stdout, are written to directly, and a link is followed. A file does not replace a
+    folder, but is a `UsageError`.
     """
     in_devices = str(path.absolute().parent) in ("/dev", "/dev/fd")  # /dev/stdout may be a link to a file
     if path.exists() and (in_devices or not (path.is_file() or path.is_dir())):
@@ -79,6 +80,8 @@ def written_beside(path: Path) -> Iterator[Path]:
         with _errors_of(path, beside):
             yield beside
             if path.is_dir():
+                if not beside.is_dir():
+                    raise UsageError(f"expected the name of a file to write, got the folder {path}")
                 path.rename(before)
             beside.replace(path)
     finally:

@@ -82,6 +82,14 @@ def test_a_pipe_is_written_to_and_a_link_is_followed(tmp_path):
     assert (tmp_path / "file").read_text() == "text"
 
 
+def test_a_file_does_not_replace_a_folder(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "kept").touch()
+    with pytest.raises(UsageError, match="folder"), written_beside(tmp_path / "folder") as beside:
+        beside.write_text("text")
+    assert sorted(x.name for x in tmp_path.rglob("*")) == ["folder", "kept"]
+
+
 def test_a_new_folder_has_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"'\.'"):

@@ -13,7 +13,7 @@ from jobi_tf.data.occurrences import Csr, KnownAnswers, Occurrences, entity_degr
 from jobi_tf.data.seeds import stream
 from jobi_tf.data.shards import RECORD, Shards
 from jobi_tf.data.soft_labels import SoftLabels
-from jobi_tf.errors import UsageError, check_at_least
+from jobi_tf.errors import UsageError, check_at_least, check_numbers
 
 MODES = ("own", "by-side", "shared", "shared-by-side")
 # By default a query with more answers is split. With all answers at once a few queries would dominate their batch: one
@@ -146,7 +146,7 @@ def training_batches(
     if chunk is not None and not shared:
         raise UsageError(f"expected no chunk in the mode {mode}, in which negatives are not shared, got {chunk}")
     chunk = TRIPLES_OF_A_CHUNK if chunk is None else chunk
-    check_at_least(1, chunk=chunk)
+    check_at_least(1, chunk=chunk, batch_size=batch_size)
     if shared and batch_size % chunk:
         raise UsageError(f"expected batch_size to be a multiple of the {chunk} triples of a chunk, got {batch_size:,}")
     rows = graph.split(split)
@@ -251,15 +251,13 @@ def query_batches(
         raise UsageError("expected a graph without weights of triples for queries against all entities")
     if pair_entities is not None and not joint:
         raise UsageError(f"expected no pair_entities without the pair head (joint=False), got {pair_entities}")
-    if not 0 < rare_weight <= 1:
-        raise UsageError(f"expected rare_weight above 0 and at most 1, got {rare_weight}")
+    check_at_least(1, answers_per_query=answers_per_query, pair_entities=1 if pair_entities is None else pair_entities)
+    check_numbers("(0, 1]", rare_weight=rare_weight)
     if rare_weight < 1 and answers_per_query > 1:
         raise UsageError(f"expected answers_per_query=1 with rare_weight, got {answers_per_query}")
-    check_at_least(1, answers_per_query=answers_per_query, pair_entities=1 if pair_entities is None else pair_entities)
     if soft_weight is not None and soft_labels is None:
         raise UsageError(f"expected no soft_weight without soft_labels, got {soft_weight}")
-    if soft_weight is not None and not soft_weight > 0:
-        raise UsageError(f"expected soft_weight above 0, got {soft_weight}")
+    check_numbers("(0, inf)", soft_weight=SOFT_WEIGHT if soft_weight is None else soft_weight)
     if soft_labels is not None:
         if not isinstance(soft_labels, SoftLabels):
             raise UsageError(f"expected soft labels as from SoftLabels.load, got {soft_labels!r}")

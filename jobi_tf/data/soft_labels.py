@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jobi_tf.data.graph import Graph
+from jobi_tf.data.graph import Graph, check_is_graph
 from jobi_tf.errors import DataError, damaged
 from jobi_tf.files import written_beside
 
@@ -48,6 +48,7 @@ class SoftLabels(NamedTuple):
 
     def check(self, graph: Graph) -> None:
         """Raises a `DataError` if they are of another graph."""
+        check_is_graph(graph)
         if self.fingerprint != graph.fingerprint:
             expected, given = (x.fingerprint[:8] for x in (graph, self))
             raise DataError(f"expected soft labels of {graph.name} ({expected}), got those of another graph ({given})")

@@ -90,10 +90,8 @@ class Vocabulary:
             raise DataError(f"expected {self.kind} names or ids, got {items[0].item()!r}")
         if items.dtype.kind not in "iu":
             return self.ids(text_of(x) for x in items.tolist())
-        if not is_array and items.size and str(items[0]) in self:
-            raise DataError(
-                f"expected {self.kind} names as text or an array of ids, got {items[0]}, which may be either"
-            )
+        if not is_array and (both := next((x for x in items if str(x) in self), None)) is not None:
+            raise DataError(f"expected {self.kind} names as text or an array of ids, got {both}, which may be either")
         wrong = items[(items < 0) | (items >= len(self))]
         if len(wrong):
             raise DataError(f"expected {self.kind} ids from 0 to {len(self) - 1:,}, got {wrong[0]}")

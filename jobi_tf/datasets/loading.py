@@ -91,7 +91,7 @@ def prepare(
     if named and name != WORLD:
         return cache.open_or_build(*_named(DATASETS[name], archive))
     path = _WORLD if named else path
-    return cache.open_or_build(*_local(path, Columns(columns, weights, header), split, seed, name))
+    return cache.open_or_build(*_local(path, Columns(columns, weights, header), split, int(seed), name))
 
 
 def _open_remote(url: str) -> Prepared:

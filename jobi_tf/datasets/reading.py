@@ -47,6 +47,8 @@ class Columns:
         triple = triple.split(",") if isinstance(triple, str) else triple
         self.triple = None if triple is None else [_selector(column) for column in triple]
         self.weight = [] if weight is None else [_selector(weight)]
+        if not isinstance(header, bool | np.bool_ | None):
+            raise UsageError(f"expected header to be True, False or None, got {header!r}")
         self.header = header
         given = [*(self.triple or ()), *self.weight]
         self.named = any(isinstance(column, str) for column in given)

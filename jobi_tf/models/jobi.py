@@ -285,4 +285,4 @@ def _ids(triples: Any) -> tf.Tensor:
     triples = tf.convert_to_tensor(triples)
     if not triples.dtype.is_integer or not triples.shape.is_compatible_with([None, 3]):
         raise UsageError(f"expected triples of ids, int [B, 3], got {triples.dtype.name} {triples.shape}")
-    return triples
+    return triples if triples.dtype in (tf.int32, tf.int64) else tf.cast(triples, tf.int64)

@@ -33,8 +33,9 @@ def test_numbers_that_may_be_names_are_ids_in_an_array_only():
     vocabulary = Vocabulary(["1", "0"], "entity")
     assert vocabulary.ids_of(np.array([1, 0])).tolist() == [1, 0]
     assert vocabulary.ids_of(["1", "0"]).tolist() == [0, 1]
-    with pytest.raises(DataError, match="either"):
-        vocabulary.ids_of([1, 0])
+    for both in ([1, 0], [2, 1]):
+        with pytest.raises(DataError, match="1, which may be either"):
+            vocabulary.ids_of(both)
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,7 @@ def test_rows_that_repeat_a_triple_go_to_one_split(tmp_path):
         {"columns": ["a", "b", "c"], "header": False},
         {"columns": ["1", "2", "3"], "weights": "3"},
         {"weights": "w", "header": False},
+        {"header": 0},
     ],
 )
 def test_options_that_cannot_apply_to_a_folder(tmp_path, options):

@@ -124,6 +124,7 @@ def test_what_is_no_triple_or_side_is_refused():
     for triples in ([("a", "b", "c")], [0, 1, 2], [[0.5, 1, 2]]):
         with pytest.raises(UsageError, match="triples of ids"):
             model.score(triples)
+    assert model.score(np.array([[0, 1, 2]], np.uint8)) == model.score([[0, 1, 2]])
     for triples in ([[0, 1, 5]], [[0, 2, 1]], [[-1, 0, 1]]):
         with pytest.raises(UsageError, match="below"):
             model.score(triples)
