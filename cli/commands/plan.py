@@ -16,7 +16,7 @@ from ..start import start_tensorflow
 if TYPE_CHECKING:
     from jobi_tf.training.plan import Plan
 
-_DATA = ("dataset", "split", "columns", "header")
+_DATA = ("dataset", "split", "columns", "header", "weights")
 _SETTINGS = (
     *("model", "dim", "joint", "reciprocal", "loss", "answers_per_query", "pair_entities"),
     *("negatives", "negatives_mode", "chunk", "optimizer", "learning_rate", "batch_size"),

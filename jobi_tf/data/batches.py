@@ -20,6 +20,7 @@ MODES = ("own", "by-side", "shared", "shared-by-side")
 # of FB15K-237 has 3,612 where most have one, and a step over 500 whole queries is as noisy as one over 13 equal ones.
 ANSWERS_PER_QUERY = 8
 SOFT_WEIGHT = 10.0
+MOST_ENTITIES = 2**24  # whose ids float32 can hold: Keras casts labels to it
 TRIPLES_OF_A_CHUNK = 10
 BLOCKS_AT_ONCE = 4  # that are read from shards
 
@@ -243,10 +244,12 @@ def query_batches(
 
     Raises:
         UsageError: an argument is out of range or has no effect, the batch is larger than the number of queries, or
-            the graph has weights for its triples.
+            the graph has weights for its triples or more than 2^24 entities.
         DataError: `soft_labels` are of another graph.
     """
     check_is_graph(graph)
+    if graph.num_entities > MOST_ENTITIES:
+        raise UsageError(f"expected at most {MOST_ENTITIES:,} entities for queries against all entities, got {graph}")
     if graph.weights:
         raise UsageError("expected a graph without weights of triples for queries against all entities")
     if pair_entities is not None and not joint:

@@ -160,6 +160,11 @@ class Graph:
                 break
         return [name for name, *_ in unseen]
 
+    def has_ids_of(self, other: "Graph") -> bool:
+        """Returns whether all entities and relations have the same ids in another graph."""
+        pairs = (self.entities, other.entities), (self.relations, other.relations)
+        return all(own is others or [*own.names] == [*others.names] for own, others in pairs)
+
     def relation_names(self, inverses: bool) -> list[str]:
         """Returns the names of the relations and, if wanted, those of their inverses, which answer (?, r, t)."""
         names = list(self.relations.names)

@@ -18,7 +18,7 @@ from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.tables import data_frame, html_table
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Evaluation:
     """The ranks of all triples of a split, on one side or both, and their metrics.
 
@@ -139,21 +139,24 @@ def evaluate(
     Example:
         >>> jobi_tf.evaluate(run).metrics()["mrr"]
     """
-    graph = graph or getattr(model, "graph", None)
+    own = getattr(model, "graph", None)
+    graph = own if graph is None else graph
     ranked: Any = getattr(model, "model", model)
     if not hasattr(ranked, "num_entities"):
         raise UsageError(f"expected a model, a run, a pool of runs or rules, got {model!r}")
     if not isinstance(graph, Graph):
         raise UsageError(f"expected the graph of the model as the second argument, got {graph!r}")
     check_graph(ranked, graph)
+    if isinstance(own, Graph) and not own.has_ids_of(graph):
+        raise UsageError(f"expected the graph of the model, got {graph}, in which names have other ids")
     if side not in (*SIDES, "both"):
         raise UsageError(f"expected side to be head, tail or both, got {side!r}")
     if raw and filter_with is not None:
         raise UsageError("expected either raw or filter_with, got both")
     if split is not None and triples is not None:
         raise UsageError("expected either split or triples, got both")
-    if triples is None:
-        split = split or "test"
+    if triples is None and split is None:
+        split = "test"
     ids = graph.ids_of_triples(triples) if split is None else np.asarray(graph.split(split))
     if not len(ids):
         others = " and ".join(name for name in SPLITS if len(graph.split(name)))

@@ -8,7 +8,7 @@ from jobi_tf.errors import UsageError
 from jobi_tf.evaluation.metrics import HITS_AT, METRICS, TIES
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ranks:
     """Counts of the candidates that score higher than, or the same as, the true answer of each query.
 

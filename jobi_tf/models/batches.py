@@ -202,17 +202,22 @@ Batch = OwnNegatives | OwnNegativesBySide | SharedNegatives | SharedNegativesByS
 
 
 def batch_form(inputs: Mapping[str, tf.Tensor]) -> Batch:
-    """Returns the form whose fields are the keys of `inputs`, integers as int32, or raises a `UsageError`."""
+    """Returns the form whose fields are the keys of `inputs`, ids as int32, or raises a `UsageError`."""
     if not isinstance(inputs, Mapping):
         raise UsageError(f"expected fields of a batch by name, got {type(inputs).__name__}; see JoBi.score for triples")
     forms = get_args(Batch)
     for form in forms:
         required = {field.name for field in fields(form) if field.default is MISSING}
         if required <= inputs.keys() <= {field.name for field in fields(form)}:
-            # Before a distributed fit Keras averages an example batch over the replicas, which makes float ids of it.
-            return form(**{key: x if key == "weights" else tf.cast(x, tf.int32) for key, x in inputs.items()})
+            return form(**{key: x if key == "weights" else _ids(key, x) for key, x in inputs.items()})
     names = "; ".join(f"{form.__name__}: {', '.join(field.name for field in fields(form))}" for form in forms)
     raise UsageError(f"expected the keys of one form of a batch ({names}), got {', '.join(sorted(inputs))}")
+
+
+def _ids(key: str, values: tf.Tensor) -> tf.Tensor:
+    if not tf.as_dtype(values.dtype).is_integer:
+        raise UsageError(f"expected integers as {key} of a batch, got {tf.as_dtype(values.dtype).name}")
+    return tf.cast(values, tf.int32)
 
 
 class _TripleRelations:

@@ -194,7 +194,10 @@ class JoBi(DistributedModel):
 
     def candidates(self) -> tf.Tensor:
         """Returns what queries are multiplied with to score each entity, [E, length of a query], as `all_scores`."""
-        return self.scorer.candidate(self.entities.shared_table())
+        table = self.entities.shared_table()
+        if self.scorer.candidates_are_embeddings:
+            return table  # of bfloat16 too, whose products cast it part by part
+        return self.scorer.candidate(tf.cast(table, tf.float32))
 
     def queries(
         self, triples: tf.Tensor, side: int, head: str = "triple", candidates: tf.Tensor | None = None

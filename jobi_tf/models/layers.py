@@ -201,7 +201,7 @@ class Head(keras.layers.Layer):
         queries = [
             self.queries(side, tf.gather(anchor, x), relations[x]) for side, x in zip((HEAD, TAIL), places, strict=True)
         ]
-        return tf.gather(tf.concat(queries, 0), tf.math.invert_permutation(tf.concat(places, 0)))
+        return tf.dynamic_stitch(places, queries)
 
     def queries_of(self, relation: tf.Tensor, side: int, anchor: tf.Tensor) -> tf.Tensor:
         """Returns queries for the entities on `side`, of relations, int [N], and the other entities, [N, width]."""

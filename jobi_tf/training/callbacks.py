@@ -117,7 +117,7 @@ class AverageWeights(keras.callbacks.Callback):
 
     def set_model(self, model: keras.Model) -> None:
         """Begins again with another model."""
-        if self._model is not None and self._model is not model:
+        if self.model is not None and self.model is not model:
             self.count, self.other, self._has_mean = 0, None, False
         super().set_model(model)
 

@@ -82,7 +82,7 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
                 if member := archive.testzip():
                     raise ValueError(f"Bad CRC-32 for file {member!r}")
         try:
-            return keras.saving.load_model(path, compile=compile)
+            model = keras.saving.load_model(path, compile=compile)
         except TypeError as error:
             if missing := re.search(r"Could not locate (class|function) '(.*?)'", str(error)):
                 reason = f"import the module that registers the {missing[1]} {missing[2]} first"
@@ -90,6 +90,9 @@ def load_model(path: str | Path, compile: bool = True) -> JoBi:
                 registered = "classes registered by keras.saving.register_keras_serializable"
                 raise DataError(f"expected {registered} in the saved model {path}: {reason}") from None
             raise
+        if not isinstance(model, JoBi):
+            raise DataError(f"expected a JoBi model in {path}, got the model {type(model).__name__}")
+        return model
 
 
 def has_weights(folder: Path) -> bool:

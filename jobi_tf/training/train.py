@@ -3,6 +3,7 @@
 import os
 import time
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -286,12 +287,11 @@ def _fit(
     with workers_needed(strategy, folder.path):
         decided_by_chief(strategy, True)  # waits for the files of the chief
 
-    def best_model() -> JoBi:
-        if not by_servers:
-            return read_model(folder, config, graph)
-        read_weights(model, path)  # on the servers, which may have no room for another model
+    def on_servers() -> JoBi:  # which may have no room for another model
+        read_weights(model, path)
         return model
 
+    best_model = on_servers if by_servers else partial(read_model, folder, config, graph)
     return Run(folder.path, config, graph, best_model)
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +15,7 @@ from jobi_tf.data.batches import (
 from jobi_tf.data.graph import Graph
 from jobi_tf.data.negatives import NegativeSampler, Part
 from jobi_tf.data.occurrences import Occurrences
+from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import UsageError
 from tests.graphs import random_graph
 
@@ -179,6 +182,12 @@ def test_a_batch_size_out_of_range_is_refused(batch_size):
 def test_wrong_arguments_are_refused(options, words):
     with pytest.raises(UsageError, match=words):
         training_batches(GRAPH, 10, **options)
+
+
+def test_more_entities_than_float32_can_number_are_refused_as_labels():
+    names = Vocabulary(range(2**24 + 1), "entity")
+    with pytest.raises(UsageError, match=r"entities .*16,777,217"):
+        query_batches(replace(GRAPH, entities=names), 10)
 
 
 @pytest.mark.parametrize("function", [training_batches, query_batches, steps_per_epoch])

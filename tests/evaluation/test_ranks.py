@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import jobi_tf
 from jobi_tf.data.occurrences import SIDES, KnownAnswers
+from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.datasets import load_graph
 from jobi_tf.errors import DataError, JobiError, UsageError
 from jobi_tf.evaluation import ranker
@@ -221,6 +222,11 @@ def test_wrong_arguments_are_refused():
         evaluate(tiny, raw=True, filter_with=["train"])
     with pytest.raises(UsageError, match=r"graph .*'test'"):
         evaluate(tiny.model, "test")
+    others = dataclasses.replace(tiny.graph, entities=Vocabulary(tiny.graph.entities.names[::-1], "entity"))
+    with pytest.raises(UsageError, match="other ids"):
+        evaluate(tiny, others)
+    with pytest.raises(DataError, match="''"):
+        evaluate(tiny, split="")
     with pytest.raises(UsageError, match=r"ties .*'fair'"):
         Ranks(np.zeros(1), np.zeros(1)).ranks("fair")
 

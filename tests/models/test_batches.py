@@ -72,6 +72,12 @@ def by_ranking(model, inputs):
     return tf.reshape(tf.concat([own, chosen], 1), [*triples.shape[:-1], -1])
 
 
+def test_ids_are_not_rounded():
+    model, inputs = jobi_tf.JoBi(ENTITIES, RELATIONS, 4), batch("own")
+    with pytest.raises(UsageError, match=r"negatives .*float32"):
+        model(inputs | {"negatives": tf.cast(inputs["negatives"], tf.float32) + 0.5})
+
+
 @pytest.mark.parametrize("gpu", [False, True])
 @pytest.mark.parametrize(("name", "form", "reciprocal"), [*FAST, *SLOW])
 def test_scores_and_gradients_are_those_of_ranking(name, form, reciprocal, gpu, monkeypatch):

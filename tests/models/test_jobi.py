@@ -7,8 +7,9 @@ import tensorflow as tf
 
 import jobi_tf
 from jobi_tf.data.batches import query_batches, training_batches
+from jobi_tf.data.occurrences import TAIL
 from jobi_tf.data.seeds import fold_in, stream
-from jobi_tf.errors import UsageError
+from jobi_tf.errors import DataError, UsageError
 from jobi_tf.models.scorers import SCORERS
 from tests.graphs import random_graph
 
@@ -119,6 +120,12 @@ def test_weights_of_another_size_are_refused(tmp_path):
         model.load_weights(tmp_path / "none.weights.h5")
 
 
+def test_another_model_is_not_loaded(tmp_path):
+    keras.Sequential([keras.Input([2]), keras.layers.Dense(1)]).save(tmp_path / "other.keras")
+    with pytest.raises(DataError, match="Sequential"):
+        jobi_tf.load_model(tmp_path / "other.keras")
+
+
 def test_what_is_no_triple_or_side_is_refused():
     model = jobi_tf.JoBi(5, 2, 4)
     for triples in ([("a", "b", "c")], [0, 1, 2], [[0.5, 1, 2]]):
@@ -143,6 +150,12 @@ def test_candidates_share_the_table_and_keep_its_values_while_rows_are_updated(o
     np.testing.assert_array_equal(candidates, before)
     np.testing.assert_array_equal(model.candidates(), model.entities.table)
     assert not np.array_equal(before, model.entities.table)
+
+
+def test_candidates_of_a_table_of_16_bits_are_computed_in_float32():
+    model = jobi_tf.JoBi(30, 2, 40, "typecomplex", table_dtype="bfloat16", entity_initializer="random_normal")
+    triples = [[0, 1, tail] for tail in range(30)]  # types of tails are made unit vectors
+    np.testing.assert_allclose(model.scores(triples[:1], TAIL)[0], model.score(triples), rtol=1e-4)
 
 
 def test_xla_compiles_scores_of_all_entities():

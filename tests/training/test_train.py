@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import pickle
 
 import keras
 import numpy as np
@@ -63,6 +64,11 @@ class Interrupt(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if self.when == "before its checkpoint" and epoch == self.epoch:
             raise KeyboardInterrupt
+
+
+def test_a_run_can_be_pickled(run):
+    again = pickle.loads(pickle.dumps(run))
+    np.testing.assert_array_equal(again.model.entities.table, run.model.entities.table)
 
 
 def test_what_the_run_folder_holds(run):
