@@ -223,6 +223,15 @@ class OwnOutput(jobi_tf.JoBi):
         return {**scores, "mean": tf.reduce_mean(scores["triple"], 1, keepdims=True)}
 
 
+def test_losses_are_float32():
+    keras.config.set_floatx("float64")
+    try:
+        with pytest.raises(UsageError, match="float64"):
+            compiled(dtype="float32")
+    finally:
+        keras.config.set_floatx("float32")
+
+
 def test_labels_and_losses_of_two_heads_are_by_name():
     inputs, labels = next(iter(batches()))
     model, data = compiled(), {name: np.array(x) for name, x in inputs.items()}

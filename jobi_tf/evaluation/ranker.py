@@ -53,7 +53,8 @@ def check_graph(model: RankedModel, graph: Graph) -> None:
 def check_finite(finite: Any) -> None:
     """Raises a `JobiError` unless all scores were finite."""
     if not finite:
-        raise JobiError("expected finite scores, got NaN or infinity: the weights of the model are not usable")
+        reason = "the weights of the model are not usable, as after training with too high a learning rate"
+        raise JobiError(f"expected finite scores, got NaN or infinity: {reason}")
 
 
 class Ranker:

@@ -1,7 +1,7 @@
 """A trained run, to be queried by name."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -250,15 +250,16 @@ def load_run(folder: str | Path) -> Run:
     return Run(files.path, config, graph, read_model(files, config, graph))
 
 
-def load_runs(runs: Sequence[Run | str | Path]) -> list[Run]:
+def load_runs(runs: Iterable[Run | str | Path]) -> list[Run]:
     """Returns runs, of which some may be given by their folders.
 
     Raises:
         UsageError: it is the folder of one run instead of a list, or an item is neither a run nor a folder.
         DataError: a folder is not that of a run.
     """
-    if isinstance(runs, str | Path):
+    if isinstance(runs, str | Path) or not isinstance(runs, Iterable):
         raise UsageError(f"expected a list of runs, got {str(runs)!r}")
+    runs = [*runs]
     for run in runs:
         if not isinstance(run, Run | str | Path):
             raise UsageError(f"expected runs or their folders, got {type(run).__name__}")

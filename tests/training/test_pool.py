@@ -90,5 +90,6 @@ def test_commands_take_several_runs_and_rules(tmp_path, call):
 
 def test_the_folder_of_one_run_is_no_list_of_runs():
     for call in (jobi_tf.Pool, lambda runs: jobi_tf.merge_runs(runs, "out")):
-        with pytest.raises(UsageError, match="list of runs"):
-            call("runs/a")
+        for wrong in ("runs/a", None):
+            with pytest.raises(UsageError, match=f"list of runs, got '{wrong}'"):
+                call(wrong)
