@@ -238,6 +238,8 @@ class TripleReader:
                 f"{where}: expected a complete gzip file, got one that is truncated or corrupt after line "
                 f"{rows.line_num} ({error})"
             ) from None
+        finally:
+            text.detach()  # it would warn that it was not closed; the stream is the caller's
         if not ids:
             raise DataError(f"{where}: expected triples, found only {'a header' if header else 'blank lines'}")
         triples = _triples(ids)

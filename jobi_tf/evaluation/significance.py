@@ -29,12 +29,15 @@ def paired_bootstrap(a: np.ndarray, b: np.ndarray, samples: int = 10_000, seed: 
         seed: seed of the draws.
 
     Raises:
-        UsageError: there are no pairs, the shapes differ, or `samples` is below 1.
+        UsageError: there are no pairs, the shapes differ, a value is not finite, or a number is out of range.
     """
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if a.shape != b.shape or a.ndim != 1 or not len(a):
         raise UsageError(f"expected two arrays of the same shape [N], got {list(a.shape)} and {list(b.shape)}")
+    if not np.isfinite([a, b]).all():
+        raise UsageError("expected finite values, got NaN or infinity")
     check_at_least(1, samples=samples)
+    check_at_least(0, seed=seed)
     differences, rng = b - a, np.random.default_rng(seed)
     drawn = np.array([rng.choice(differences, len(a)).mean() for _ in range(samples)])
     observed = differences.mean()

@@ -118,7 +118,7 @@ def export_run(
     folder = Path(folder)
     if not isinstance(getattr(run, "model", None), JoBi):
         raise UsageError(f"expected a run, as jobi_tf.load_run opens it, got {run!r}")
-    if dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in DTYPES:
         raise UsageError(f"expected dtype to be one of {', '.join(DTYPES)}, got {dtype!r}")
     check_at_least(1, top_k=top_k, version=1 if version is None else version)
     if top_k > MAX_TOP_K:

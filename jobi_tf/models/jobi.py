@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from jobi_tf.data.occurrences import HEAD, TAIL, column
 from jobi_tf.data.seeds import fold_in
-from jobi_tf.errors import UsageError, check_at_least
+from jobi_tf.errors import UsageError, check_at_least, check_numbers
 from jobi_tf.models import regularizers as regularizer_objects
 from jobi_tf.models import scorers
 from jobi_tf.models.batches import batch_form
@@ -100,6 +100,7 @@ class JoBi(DistributedModel):
         if self.scorer.tails_only and not reciprocal:
             raise UsageError(f"expected reciprocal=True with the scorer {self.scorer.name}, which has no head query")
         self.regularizers = regularizer_objects.get_all(regularizers, self.scorer)
+        check_numbers("[0, 1)", entity_dropout=entity_dropout, relation_dropout=relation_dropout)
         self.entity_dropout, self.relation_dropout = entity_dropout, relation_dropout
         self.entity_initializer = _initializer("entity_initializer", entity_initializer)
         self.relation_initializer = _initializer("relation_initializer", relation_initializer)
@@ -279,10 +280,13 @@ class JoBi(DistributedModel):
 
 def _initializer(name: str, given: Any) -> keras.initializers.Initializer | None:
     """Returns an initializer that can be saved with the model."""
-    initializer = keras.initializers.get(given)
+    try:
+        initializer = keras.initializers.get(given)
+    except ValueError:
+        initializer = given
     if not isinstance(initializer, keras.initializers.Initializer | None):
         advice = "assign arrays, as in model.entities.table.assign(array)"
-        raise UsageError(f"expected {name} to be a Keras initializer or its name, got {type(given).__name__}: {advice}")
+        raise UsageError(f"expected {name} to be a Keras initializer or its name, got {given!r}: {advice}")
     return initializer
 
 

@@ -35,7 +35,9 @@ def test_extremes():
     assert (large.low, large.high) == (1, 1)
 
 
-@pytest.mark.parametrize(("a", "b", "samples"), [([], [], 5), ([1], [1, 2], 5), ([[1.0]], [[1.0]], 5), ([1], [2], 0)])
+@pytest.mark.parametrize(
+    ("a", "b", "samples"), [([], [], 5), ([1], [1, 2], 5), ([[1.0]], [[1.0]], 5), ([1], [2], 0), ([1], [np.nan], 5)]
+)
 def test_rejects(a, b, samples):
     with pytest.raises(UsageError):
         paired_bootstrap(np.array(a), np.array(b), samples)
