@@ -286,7 +286,8 @@ def _initializer(name: str, given: Any) -> keras.initializers.Initializer | None
         initializer = given
     if not isinstance(initializer, keras.initializers.Initializer | None):
         advice = "assign arrays, as in model.entities.table.assign(array)"
-        raise UsageError(f"expected {name} to be a Keras initializer or its name, got {given!r}: {advice}")
+        came = repr(given) if isinstance(given, str) else type(given).__name__
+        raise UsageError(f"expected {name} to be a Keras initializer or its name, got {came}: {advice}")
     return initializer
 
 
