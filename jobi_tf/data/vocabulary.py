@@ -114,7 +114,7 @@ class Vocabulary:
         if not names:
             raise DataError(f"expected one name per line in {path}, got none")
         if unknown := [name for name in names if name not in self]:
-            others = f"; so are {len(unknown) - 1:,} other names" if len(unknown) > 1 else ""
+            others = f" ({len(unknown):,} unknown names in all)" if len(unknown) > 1 else ""
             try:
                 self.id(unknown[0])
             except DataError as error:
