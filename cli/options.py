@@ -47,7 +47,7 @@ POSITIVE = FloatRange(min=0, min_open=True)
 
 
 class _OutPath(click.Path):
-    """A file or folder to write. Its name is not empty, as that of an unset shell variable; a file's folder exists."""
+    """A file or folder to write: not an empty name, as of an unset shell variable; the folder of a file must exist."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """Returns the path, which is checked before any work is done."""

@@ -174,7 +174,7 @@ def _value_schema(spec: tf.TensorSpec) -> schema.CoreSchema:
     made: schema.CoreSchema
     if spec.dtype == tf.string:
         base64_object = schema.no_info_after_validator_function(_decode, _object({"b64": schema.str_schema()}))
-        message = 'Input should be a string or {"b64": …} in base64'
+        message = 'Input should be a string, or an object {"b64": …} with valid base64'
         made = schema.union_schema(
             [schema.str_schema(), base64_object], custom_error_type="text", custom_error_message=message
         )

@@ -31,7 +31,7 @@ from .rest import RestApp
 from .settings import ServerSettings
 
 _LONGEST_HEAD = 2**16  # bytes
-_BACKLOG = 128  # connections to accept at a time; asyncio logs each of them for which no file is left
+_BACKLOG = 128  # connections to accept at a time; without free file descriptors, asyncio logs an error for each
 _log = logging.getLogger("jobi_tf.serving")
 
 
@@ -139,7 +139,7 @@ def _rest_server(settings: ServerSettings, app: Any) -> uvicorn.Server:
     try:
         if settings.certificate is not None:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key, refuse)
-            constants.SSL_HANDSHAKE_TIMEOUT = settings.timeout  # uvicorn cannot set it
+            constants.SSL_HANDSHAKE_TIMEOUT = settings.timeout  # uvicorn has no option for it
         config.load()
     except OSError as error:  # from the certificate or its key
         files = f"the certificate {settings.certificate} with the key {settings.key}"
@@ -203,7 +203,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._head = 0
-        self._unset_keepalive_if_required()  # not by line breaks alone
+        self._unset_keepalive_if_required()  # line breaks between requests do not end the time limit
         if not self._again:
             self._start_timer("request")
         self._again = False

@@ -31,19 +31,16 @@ def explain(run: Path, head: str, relation: str, tail: str, as_json: bool) -> No
     if as_json:
         print_json(found.to_dict())
         return
-    where = f"a fact of the {found.split} split" if found.split else "not in the graph"
-    click.echo(f"({', '.join(found.triple)}): {where}\n")
-    print_table(["", "value"], found.values())
+    values, paths, similar = found.tables()
+    click.echo(f"{found.title}\n")
+    print_table(*values)
     click.echo()
     if found.paths:
-        cells = [[x.path, f"{x.confidence:.0%}", x.support] for x in found.paths]
-        print_table(["path from head to tail", "confidence", "hits"], cells)
+        print_table(*paths)
     else:
         click.echo("no path of one or two steps from head to tail is evidence for it")
     click.echo()
     if found.similar:
-        columns = ("similar training triples: head", "tail", "similarity")
-        similar = [[x.head, x.tail, f"{x.similarity:.2f}"] for x in found.similar]
-        print_table(columns, similar, text=columns[:2])
+        print_table(*similar, text=similar[0][:2])
     else:
         click.echo("training has no other triple of this relation")

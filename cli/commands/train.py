@@ -183,7 +183,7 @@ class _Display:
         if kept.finished:
             reason = f": {monitor} did not improve in {rankings}"
             if training.done == last < config.epochs:
-                reason += "; to go on, raise --patience too"
+                reason += "; to train further, raise --patience too"
         elif last == config.epochs:
             reason = ", the last one"
         else:

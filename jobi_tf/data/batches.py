@@ -260,7 +260,8 @@ def query_batches(
         raise UsageError(f"expected answers_per_query=1 with rare_weight, got {answers_per_query}")
     if soft_weight is not None and soft_labels is None:
         raise UsageError(f"expected no soft_weight without soft_labels, got {soft_weight}")
-    check_numbers("(0, inf)", soft_weight=SOFT_WEIGHT if soft_weight is None else soft_weight)
+    soft_weight = SOFT_WEIGHT if soft_weight is None else soft_weight
+    check_numbers("(0, inf)", soft_weight=soft_weight)
     if soft_labels is not None:
         if not isinstance(soft_labels, SoftLabels):
             raise UsageError(f"expected soft labels as from SoftLabels.load, got {soft_labels!r}")
@@ -279,7 +280,7 @@ def query_batches(
         factors = rare_weight + (1 - rare_weight) * degrees[parts.entities] / degrees.max()
         factors = tf.constant(factors / factors.mean(), tf.float32)  # one for each query
     if soft_labels is not None:
-        shares = soft_labels.shares(soft_weight or SOFT_WEIGHT)
+        shares = soft_labels.shares(soft_weight)
         soft = tf.constant(np.stack([soft_labels.entities, shares], 1), tf.float32)
         places = tf.constant(place)
     order, turns = stream(seed, "order"), stream(seed, "pair entities")

@@ -335,12 +335,12 @@ def columns_of_table(names: Sequence[str], where: str) -> list[int]:
     They are the columns with usual names, or else the first three.
 
     Raises:
-        DataError: one of the usual names is missing, and another one is at another place than among the first three.
+        DataError: only some columns have usual names, and not at their places among the first three.
     """
     if known := known_header(names):
         return [names.index(name) for name in known]
     if any(name in usual for i, usual in enumerate(_HEADER) for name in [*names[:i], *names[i + 1 :]]):
-        expected = f"head, relation and tail as first columns of {where}, or with usual names"
+        expected = f"head, relation and tail to be the first columns of {where}, or to have usual names"
         raise DataError(f"expected {expected}, got {', '.join(names)}")
     return [0, 1, 2]
 
@@ -355,7 +355,7 @@ def columns_of(triples: Any, split: str) -> list[list[str]]:
 
 
 def with_index(frame: Any) -> Any:
-    """Returns a DataFrame of pandas with the columns of which its index was made, if they have names, at its end."""
+    """Returns a pandas DataFrame with the named levels of its index as last columns."""
     names = [name for name in frame.index.names if name is not None and name not in frame.columns]
     return frame.reset_index(names)[[*frame.columns, *names]] if names else frame
 

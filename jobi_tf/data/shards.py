@@ -123,7 +123,9 @@ class ShardWriter:
         if self._next == len(self._counts):
             self._counts.append(0)
         try:
-            with self._path(self._next).open("ab") as file:  # not kept open: a process may have few open files
+            with self._path(self._next).open(
+                "ab"
+            ) as file:  # opened for each block: the number of open files is limited
                 file.write(np.ascontiguousarray(block, "<i4").data)
         except OSError as error:  # callers take an OSError for one of the file that they read
             raise JobiError(f"cannot write shards in {self._folder.parent.absolute()}: {error.strerror}") from None

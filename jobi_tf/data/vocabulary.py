@@ -64,10 +64,13 @@ class Vocabulary:
             raise DataError(f"expected a text as {self.kind} name, got {name!r}")
         found = self._ids.get(name)
         if found is None:
-            near = self.nearest(name)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            raise DataError(f"unknown {self.kind} {name!r}: not among the {len(self):,} of this graph{hint}")
+            raise DataError(self._unknown(name))
         return found
+
+    def _unknown(self, name: str) -> str:
+        near = self.nearest(name)
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        return f"unknown {self.kind} {name!r}: not among the {len(self):,} of this graph{hint}"
 
     def ids(self, names: Iterable[str | None]) -> np.ndarray:
         """Returns the ids of `names` as int32 [N]; raises as `id` does."""
@@ -114,11 +117,8 @@ class Vocabulary:
         if not names:
             raise DataError(f"expected one name per line in {path}, got none")
         if unknown := [name for name in names if name not in self]:
-            others = f" ({len(unknown):,} unknown names in all)" if len(unknown) > 1 else ""
-            try:
-                self.id(unknown[0])
-            except DataError as error:
-                raise DataError(f"{path}:{names[unknown[0]]}: {error}{others}") from None
+            count = f" ({len(unknown):,} unknown names in all)" if len(unknown) > 1 else ""
+            raise DataError(f"{path}:{names[unknown[0]]}: {self._unknown(unknown[0])}{count}")
         return np.sort(self.ids(names))
 
     def nearest(self, name: str, count: int = 3) -> list[str]:

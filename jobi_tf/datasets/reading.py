@@ -239,7 +239,7 @@ class TripleReader:
                 f"{rows.line_num} ({error})"
             ) from None
         finally:
-            text.detach()  # it would warn that it was not closed; the stream is the caller's
+            text.detach()  # the caller closes the stream; otherwise Python would warn of an open file
         if not ids:
             raise DataError(f"{where}: expected triples, found only {'a header' if header else 'blank lines'}")
         triples = _triples(ids)

@@ -67,23 +67,30 @@ class Explanation:
     similar: list[Similar]
     paths: list[RulePath]
 
-    def values(self) -> list[list[str]]:
-        """Returns what is said in a number each, as rows of texts."""
-        rows = [[f"score of the {name} head", f"{score:.3f}"] for name, score in self.scores.items()]
-        rows.append(["probability", _percent(self.probability)])
-        rows += [[f"rank of the {side}", f"{rank:,.0f} of {self.candidates:,}"] for side, rank in self.ranks.items()]
-        counts = self.occurrences.items()
-        return rows + [[f"training triples with this {side} and relation", f"{count:,}"] for side, count in counts]
-
-    def _repr_html_(self) -> str:
+    @property
+    def title(self) -> str:
+        """The triple, and the split that contains it."""
         where = f"a fact of the {self.split} split" if self.split else "not in the graph"
+        return f"({', '.join(self.triple)}): {where}"
+
+    def tables(self) -> list[tuple[tuple[str, ...], list[list[str]]]]:
+        """Returns columns and rows of three tables: scores, ranks and counts; paths; similar triples."""
+        values = [[f"score of the {name} head", f"{score:.3f}"] for name, score in self.scores.items()]
+        values.append(["probability", _percent(self.probability)])
+        values += [[f"rank of the {side}", f"{rank:,.0f} of {self.candidates:,}"] for side, rank in self.ranks.items()]
+        for side, count in self.occurrences.items():
+            values.append([f"training triples with this {side} and relation", f"{count:,}"])
         paths = [[x.path, f"{x.confidence:.0%}", f"{x.support:,}"] for x in self.paths]
         similar = [[x.head, x.tail, f"{x.similarity:.2f}"] for x in self.similar]
-        return (
-            html_table(f"({', '.join(self.triple)}): {where}", ["", "value"], self.values())
-            + html_table("paths from head to tail", ["path", "confidence", "hits"], paths)
-            + html_table("similar training triples", Similar._fields, similar)
-        )
+        return [
+            (("", "value"), values),
+            (("path from head to tail", "confidence", "hits"), paths),
+            (("similar training triples: head", "tail", "similarity"), similar),
+        ]
+
+    def _repr_html_(self) -> str:
+        titles = self.title, "", ""
+        return "".join(html_table(title, *table) for title, table in zip(titles, self.tables(), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all of it as a JSON object."""

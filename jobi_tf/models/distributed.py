@@ -104,7 +104,8 @@ class DistributedModel(keras.Model):
         """Returns the loss of a batch, as `keras.Model.compute_loss` does.
 
         Raises:
-            UsageError: labels or losses of several heads are not by name: Keras would take them in alphabetical order.
+            UsageError: labels or losses of several heads are not in a dict. Keras would assign them to the heads in
+                alphabetical order.
         """
         if isinstance(y_pred, dict) and len(y_pred) > 1 and not self._overrides("call"):
             for what, given in (("labels", y), ("losses", self.loss)):

@@ -4,7 +4,6 @@ import keras
 import tensorflow as tf
 
 from jobi_tf.data.seeds import stream
-from jobi_tf.errors import check_numbers
 
 
 class Dropout(keras.layers.Layer):
@@ -16,7 +15,6 @@ class Dropout(keras.layers.Layer):
 
     def __init__(self, rate: float, seed: int, noise_shape: tuple[int, ...] | None = None):
         super().__init__(dtype="float32")
-        check_numbers("[0, 1)", dropout=rate)
         self.rate, self.noise_shape = rate, noise_shape
         self._seed = stream(seed)
         options = {"trainable": False, "dtype": "int64", "aggregation": "only_first_replica"}

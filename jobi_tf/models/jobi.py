@@ -164,14 +164,14 @@ class JoBi(DistributedModel):
             **kwargs: as for `keras.Model.compile`.
 
         Raises:
-            UsageError: there is no optimizer, Keras' default dtype is not float32, `jit_compile` is True with several
-                devices, loss weights or metrics of a joint model are not given by head, or an optimizer of this library
-                is not in the scope of the strategy.
+            UsageError: there is no optimizer, `keras.config.floatx()` is not float32, `jit_compile` is True with
+                several devices, loss weights or metrics of a joint model are not given by head, or an optimizer of this
+                library is not in the scope of the strategy.
         """
         if optimizer is None:
             raise UsageError("expected an optimizer, such as jobi_tf.LazyAdam(), got none")
         if keras.config.floatx() != "float32":
-            raise UsageError(f"expected the default dtype float32, as losses are, got {keras.config.floatx()}")
+            raise UsageError(f"expected keras.config.floatx() to be float32, got {keras.config.floatx()}")
         jit_compile = jit_compile if jit_compile != "auto" else False
         check_jit_compile(bool(jit_compile), self.distribute_strategy.num_replicas_in_sync)
         self._check_by_head(dict(zip(("loss_weights", "metrics", "weighted_metrics"), args, strict=False)) | kwargs)

@@ -63,7 +63,7 @@ def write_report(
         The file.
 
     Raises:
-        UsageError: the runs are on different graphs, a run is given twice, or none is given; `runs` is no list; or
+        UsageError: the runs are on different graphs, a run is given twice, or none is given; `runs` is not a list; or
             `split`, `limit` or `out` is invalid.
         DataError: a folder is not that of a run with a finished epoch, or the split is empty.
         MissingExtraError: Jinja or pandas is not installed.

@@ -162,7 +162,8 @@ def select_runs(
 def different_settings(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Returns the settings in which runs, given by their `settings_of`, differ, with all values; of one run, all.
 
-    A setting that has no effect in a run, so that it is None, counts as the default; in merged runs it does not count.
+    A setting without effect in a run, which is None, counts as the default. Settings that a merged run lacks are not
+    compared.
     """
     found = {}
     for name, field in TrainConfig.model_fields.items():

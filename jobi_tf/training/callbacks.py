@@ -89,8 +89,8 @@ class AverageWeights(keras.callbacks.Callback):
     itself does not change: the next epoch starts from the last weights. After epoch k the mean moves by a share of
     1 / min(k, `epochs`) towards the weights. A second copy of the weights is in memory: the mean, or the last weights
     while the model has the mean.
-    Another call of `fit` with the same callback goes on from these last weights, so weights that were assigned to the
-    model in between are lost: use a new callback then.
+    Another call of `fit` with the same callback continues from the last weights. If you assign other weights to the
+    model in between, use a new callback.
 
     Args:
         epochs: approximate number of epochs in the mean, at least 2.

@@ -177,11 +177,11 @@ def check_memory(config: TrainConfig, graph: Graph, servers: int = 0, available:
             advice += ", or the loss softmax with sampled negatives"
     else:
         savings = {
-            "average_epochs 1 (no mean of the weights), ": config.average_epochs > 1,
-            "table_dtype bfloat16 (half the memory of the tables), ": config.table_dtype == "float32",
-            "the optimizer row-adagrad (a third of Adam's), ": config.optimizer != "row-adagrad",
+            "average_epochs 1 (no mean of the weights)": config.average_epochs > 1,
+            "table_dtype bfloat16 (half the memory of the tables)": config.table_dtype == "float32",
+            "the optimizer row-adagrad (a third of Adam's)": config.optimizer != "row-adagrad",
         }
-        advice = "".join(saving for saving, possible in savings.items() if possible)
-        advice += "a smaller dim, a smaller batch_size, or fewer negatives"
+        possible = [saving for saving, is_possible in savings.items() if is_possible]
+        advice = ", ".join([*possible, "a smaller dim", "a smaller batch_size", "or fewer negatives"])
     sizes = f"the {available / 2**30:.1f} GB of available memory, got an estimate of {needed / 2**30:.1f} GB"
     raise UsageError(f"expected a training that fits into {sizes}: try {advice}")

@@ -4,7 +4,7 @@ import io
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +205,8 @@ class Sample:
             if size:
                 batches = build_batches(config, graph, split=split, batch_size=size, **options)
                 self.batches[split] = keras.utils.unpack_x_y_sample_weight(next(iter(batches.take(1))))
-        self._look = tf.function(self._measured, autograph=False)
+        # `partial` makes a function for each training. TensorFlow would warn that a common one is traced too often.
+        self._look = tf.function(partial(self._measured), autograph=False)
 
     def write_graph(self, model: JoBi) -> None:
         """Writes the graph of the model's scores, losses and gradients."""
@@ -214,9 +215,7 @@ class Sample:
     def write(self, model: JoBi, parts: set[str]) -> None:
         """Writes losses, gradients, scores and negatives of both samples."""
         for split, batch in self.batches.items():
-            # TensorFlow would count calls of `_look` in all trainings of the process, and warn of one trace for each.
-            look = self._look.get_concrete_function(model, *batch)
-            labels, (outputs, losses, norms) = batch[1], look(model, *batch)
+            labels, (outputs, losses, norms) = batch[1], self._look(model, *batch)
             answers = batch[0]["answers"] if self._queries else labels["triple"]  # which may be with soft labels
             if "scalars" in parts:
                 scalars = {f"loss of a {split} sample/{name}": value for name, value in losses.items()}

@@ -198,7 +198,7 @@ def _resume(folder: RunFolder, before: TrainConfig, callbacks: Callbacks, change
     if not checkpoints:
         advice = "delete the folder and start a new training"
         if folder.stored_model() is not None:  # as in the folder of a merged run
-            advice = "warm_start begins a new training with its model"
+            advice = "to begin a new training with its model, use warm_start"
         raise DataError(f"expected a checkpoint in {folder.path}, got none: {advice}")
     for name in changes:
         if name not in MAY_CHANGE_ON_RESUME and getattr(config, name) != getattr(before, name):

@@ -130,7 +130,7 @@ async function open() {
 
 for (const input of document.querySelectorAll("input[list]")) {
   for (const event of ["input", "focus"]) input.addEventListener(event, () => suggest(input).catch(fail));
-  input.addEventListener("change", () => { // spaces that were typed are no part of a name, unless one has them
+  input.addEventListener("change", () => { // removes spaces around the text, unless a suggested name has them
     if (![...input.list.options].some((option) => option.value === input.value)) input.value = input.value.trim();
   });
 }
@@ -152,7 +152,7 @@ $("new-only").addEventListener("change", () => $("query").requestSubmit());
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   token = $("token").value.trim();
-  if (/[^\x21-\x7e]/.test(token)) { // no header can have it
+  if (/[^\x21-\x7e]/.test(token)) { // an HTTP header cannot contain it
     token = "";
     message("The server does not accept this token.", true);
     return;

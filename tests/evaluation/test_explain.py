@@ -67,3 +67,4 @@ def test_an_explanation_has_the_scores_of_both_heads_and_the_ranks():
     assert found.ranks == {side: x.ranks()[0] for side, x in ranks.items()}
     assert found.occurrences["head"] == (graph.train[:, :2] == triple[:2]).all(1).sum()
     assert found.to_dict()["triple"][1] == graph.relations[triple[1]]
+    assert f"{found.scores['pair']:.3f}" in found._repr_html_()

@@ -154,6 +154,7 @@ def test_without_validation_triples_training_triples_serve(run, exported, valid)
     interface = json.loads((exported.path / "signature.json").read_text("utf-8"))
     card = model_card(run, dataclasses.replace(exported, calibration=found), interface)
     assert found.warnings()[0] in card
+    assert f"{found.ece_after:.3f} after" in found._repr_html_()
 
 
 def test_triples_of_a_relation_without_training_are_left_out(run):

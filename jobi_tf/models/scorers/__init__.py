@@ -55,7 +55,7 @@ def _imported(name: str) -> Scorer:
     try:
         return cls()
     except TypeError as error:
-        raise UsageError(f"expected {name} to need no arguments: {error}") from None
+        raise UsageError(f"expected {name} to have a constructor without required arguments: {error}") from None
 
 
 @functools.cache
