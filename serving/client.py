@@ -83,6 +83,7 @@ class Client:
     Raises:
         UsageError: an argument is invalid.
         DataError: the file of certificates is invalid.
+        JobiError: no model is given, and the server cannot be asked for its own.
         MissingExtraError: httpx is not installed.
 
     Example:

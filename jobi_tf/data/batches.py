@@ -48,6 +48,7 @@ def steps_per_epoch(
 
     Raises:
         UsageError: `graph` is not a graph, the batch is larger than the split, or `answers_per_query` has no effect.
+        DataError: there is no such split.
     """
     check_is_graph(graph)
     if queries:
@@ -133,6 +134,7 @@ def training_batches(
     Raises:
         UsageError: an argument is out of range or has no effect, or the batch is larger than the split or not a
             multiple of `chunk`.
+        DataError: there is no such split.
 
     Example:
         >>> graph = jobi_tf.load_graph("world")
@@ -245,7 +247,7 @@ def query_batches(
     Raises:
         UsageError: an argument is out of range or has no effect, the batch is larger than the number of queries, or
             the graph has weights for its triples or more than 2^24 entities.
-        DataError: `soft_labels` are of another graph.
+        DataError: there is no such split, or `soft_labels` are of another graph.
     """
     check_is_graph(graph)
     if graph.num_entities > MOST_ENTITIES:

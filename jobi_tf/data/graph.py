@@ -80,8 +80,8 @@ class Graph:
             name: name of the graph.
 
         Raises:
-            DataError: there are no training triples, a split does not have three columns, a name is empty or contains a
-                line break, or the weights do not fit the triples.
+            DataError: there are no training triples, a split does not have three columns, a name is missing, empty or
+                contains a tab, line break or NUL, or the weights do not fit the triples.
 
         Example:
             >>> graph = jobi_tf.Graph.from_triples([("Paris", "capital of", "France"), ("Bern", "is in", "Europe")])

@@ -13,7 +13,8 @@ from jobi_tf.files import written_beside
 class SoftLabels(NamedTuple):
     """For each query of training, the answers that a teacher finds most likely among those that are not in training.
 
-    Queries are in the order of `KnownAnswers.of_graph(graph, ["train"])`. `jobi_tf.soft_labels` makes them.
+    If fewer than k are left, the others have probability 0. Queries are in the order of
+    `KnownAnswers.of_graph(graph, ["train"])`. `jobi_tf.soft_labels` makes them.
 
     Args:
         fingerprint: that of the graph.

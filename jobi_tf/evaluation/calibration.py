@@ -11,13 +11,12 @@ from scipy.special import expit as sigmoid
 
 from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.negatives import NegativeSampler
-from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column
+from jobi_tf.data.occurrences import HEAD, TAIL, KnownAnswers, Occurrences, column, find
 from jobi_tf.data.seeds import stream
 from jobi_tf.tables import html_table
 
 BINS = 15
 MAX_TRIPLES = 20_000
-FEW_TRIPLES = 2000  # where the fit should be quick
 DRAWS = 20  # corruptions drawn on each side of a triple; the first one that is not a known fact is used
 TOLERANCE = 1e-10  # of the gradient of the cross entropy
 
@@ -83,22 +82,22 @@ class Scored(NamedTuple):
     fitted: np.ndarray
 
 
-def score_sample(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX_TRIPLES) -> Scored:
-    """Scores up to `most` validation triples, or training triples if there are none, and corruptions of them.
+def score_sample(scores: Scores, graph: Graph, p: float, seed: int) -> Scored:
+    """Scores up to 20,000 validation triples, or training triples if there are none, and corruptions of them.
 
     `scores` gives the scores of triples, int32 [N, 3] → [N]. `p` is the share of the corruptions that are drawn from
     the entities seen with the relation, as in training.
     """
-    split, triples = sample(graph, seed, most)  # in random order
+    split, triples = sample(graph, seed)  # in random order
     corruptions, rows = corrupt(triples, graph, p, seed)
     values = scores(np.concatenate([triples, corruptions])).astype(np.float64)
     fitted = np.concatenate([np.arange(len(triples)), rows]) % 2 == 0
     return Scored(split, values, np.arange(len(values)) < len(triples), fitted)
 
 
-def calibrate(scores: Scores, graph: Graph, p: float, seed: int, most: int = MAX_TRIPLES) -> Calibration:
+def calibrate(scores: Scores, graph: Graph, p: float, seed: int) -> Calibration:
     """Fits probabilities on a sample; see `score_sample` for the arguments."""
-    return calibrate_sample(score_sample(scores, graph, p, seed, most))
+    return calibrate_sample(score_sample(scores, graph, p, seed))
 
 
 def calibrate_sample(scored: Scored) -> Calibration:
@@ -142,7 +141,8 @@ def corrupt(triples: np.ndarray, graph: Graph, p: float, seed: int) -> tuple[np.
     for side in (HEAD, TAIL):
         queries, answers = known.lookup(side, triples)
         first = np.arange(len(triples))[:, None] * graph.num_entities  # of the keys of a triple and an entity
-        new = ~np.isin(first + drawn[:, side], first[queries, 0] + answers)  # [N, draws]
+        _, known_fact = find(first[queries, 0] + answers, first + drawn[:, side])
+        new = ~known_fact  # [N, draws]
         rows.append(np.flatnonzero(new.any(1)))
         corruptions.append(triples[rows[-1]])
         corruptions[-1][:, column(side)] = drawn[rows[-1], side, new[rows[-1]].argmax(1)]

@@ -105,11 +105,19 @@ def completed(config: TrainConfig, graph: Graph, devices: int = 1) -> TrainConfi
     sampled_rate = SHARED_LEARNING_RATE if config.shared else LEARNING_RATE
     rate = sampled_rate if config.optimizer == "adam" else ADAGRAD_LEARNING_RATE
     changes = {"batch_size": size, "learning_rate": config.learning_rate or rate}
-    if config.margin is None and config.loss in ("logistic", "margin"):
-        changes["margin"] = 1.0 if config.loss == "margin" else (MARGIN_OF_DISTANCES if scorer.distance else 0.0)
+    if config.loss in ("logistic", "margin"):
+        changes["margin"] = _margin(config)
     config = config.replace(**changes)
     epoch(config, graph)  # raises for a size that makes no step
     return config
+
+
+def _margin(config: TrainConfig) -> float:
+    if config.margin is not None:
+        return config.margin
+    if config.loss == "margin":
+        return 1.0
+    return MARGIN_OF_DISTANCES if scorers.get(config.model).distance else 0.0
 
 
 def build_model(config: TrainConfig, graph: Graph) -> JoBi:
@@ -159,8 +167,8 @@ def compile_model(
 
 
 def losses_of(config: TrainConfig) -> dict[str, tuple[keras.losses.Loss, float]]:
-    """Returns the loss of each head of the model and its weight, given `completed` settings."""
-    margin, smoothing, full = config.margin or 0.0, config.label_smoothing, config.full_softmax
+    """Returns the loss of each head of the model and its weight."""
+    margin, smoothing, full = _margin(config), config.label_smoothing, config.full_softmax
     triple: keras.losses.Loss
     if full:
         triple = FullSoftmax(smoothing)

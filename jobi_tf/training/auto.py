@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import Graph
-from jobi_tf.data.occurrences import distinct_triples
+from jobi_tf.data.occurrences import distinct, distinct_triples, find
 from jobi_tf.data.soft_labels import SoftLabels
 from jobi_tf.datasets.statistics import CATEGORIES, relation_categories
 from jobi_tf.errors import JobiError, UsageError, first_line
@@ -91,7 +91,8 @@ class Look:
         head, relation, tail = triples.astype(np.int64).T
         numbers, reverse = np.split(distinct_triples(np.concatenate([triples, triples[:, ::-1]]))[1], 2)
         symmetric = np.isin(reverse, numbers)
-        inverse = np.isin(tail * sizes[0] + head, head * sizes[0] + tail) & ~symmetric
+        _, other_way = find(distinct(head * sizes[0] + tail), tail * sizes[0] + head)
+        inverse = other_way & ~symmetric
         category = relation_categories(graph)[relation]
         return cls(
             *sizes,

@@ -16,6 +16,7 @@ from jobi_tf.data.occurrences import SIDES, KnownAnswers
 from jobi_tf.errors import JobiError, UsageError, check_at_least
 from jobi_tf.evaluation.ranker import check_graph, ranker_for
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
+from jobi_tf.optimizers import rounded
 
 _ROWS_OF_A_BLOCK = 2**12  # of weights and their mean, which are exchanged: several copies of a block are in memory
 
@@ -26,7 +27,7 @@ class ValidationRanking(keras.callbacks.Callback):
 
     Later callbacks in the list, such as Keras' `EarlyStopping("val_mrr", mode="max")`, see these metrics. Ranks are
     filtered with the training and validation triples only, so that nothing is chosen by looking at test triples.
-    Keras' `CSVLogger`, whose columns are the metrics of the first epoch, records them only with `every=1`.
+    Keras' `CSVLogger`, whose columns are the metrics of the first epoch, records them only if that one is ranked.
 
     Args:
         graph: the graph.
@@ -167,8 +168,9 @@ class AverageWeights(keras.callbacks.Callback):
                 block = other[first : first + _ROWS_OF_A_BLOCK]
                 places = tf.range(first, first + len(block))
                 rows = tf.gather(copies[0], places)
-                new = tf.cast(block, tf.float32)
-                new = tf.cast(new + share * (tf.cast(rows, tf.float32) - new), rows.dtype)
+                mean, trained = (tf.cast(x, tf.float32) for x in (block, rows))
+                mean += share * (trained - mean)
+                new = rounded(mean, trained) if rows.dtype == tf.bfloat16 else mean
                 for copy in copies:
                     copy.scatter_update(tf.IndexedSlices(new, places))
                 block[...] = rows

@@ -324,7 +324,7 @@ class TrainConfig(BaseModel):
         """
         from jobi_tf.datasets import load_graph
 
-        names = ("split", "columns", "header", "weights", "seed")
+        names = ("split", "columns", "header", "weights")  # with any seed, a file has the same split
         return load_graph(self.dataset, **{name: getattr(self, name) for name in names})
 
     def write(self, path: Path) -> None:

@@ -29,8 +29,8 @@ class Pool(ByName):
         rules: the rules of the graph. They are two members: the predictions of the rules and their exclusions.
 
     Raises:
-        UsageError: there are fewer than two members, they are on different graphs, or the graph has no validation
-            triples.
+        UsageError: there are fewer than two runs, or rules without a run; they are on different graphs, or the graph
+            has no validation triples.
         DataError: a folder is not that of a run.
 
     Example:

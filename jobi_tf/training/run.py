@@ -13,7 +13,7 @@ from jobi_tf.data.graph import Graph
 from jobi_tf.data.shards import blocks
 from jobi_tf.errors import DataError, UsageError, check_at_least
 from jobi_tf.evaluation.answers import ByName
-from jobi_tf.evaluation.calibration import FEW_TRIPLES, Calibration, calibrate
+from jobi_tf.evaluation.calibration import Calibration, calibrate
 from jobi_tf.evaluation.explain import Explanation, best_new_triples, cosines, explain
 from jobi_tf.evaluation.metrics import best_row
 from jobi_tf.evaluation.ranker import check_finite, check_graph, full_float32
@@ -178,8 +178,7 @@ class Run(ByName):
     @cached_property
     def calibration(self) -> Calibration:
         """The calibration of scores to probabilities, fitted on validation triples."""
-        options = self.graph, self.config.p, self.config.seed, FEW_TRIPLES
-        return calibrate(self.finite_scores, *options)
+        return calibrate(self.finite_scores, self.graph, self.config.p, self.config.seed)
 
     def complete(self, relation: str | None = None, k: int = 100) -> Table[NewTriple]:
         """Returns the k triples with the highest scores that the graph does not contain; see `best_new_triples`.

@@ -24,7 +24,7 @@ from jobi_tf.data.negatives import NegativeSampler, can_filter
 from jobi_tf.data.occurrences import SIDES, TAIL, KnownAnswers, Occurrences, entity_degrees
 from jobi_tf.datasets.statistics import CATEGORIES, entity_types, relation_categories
 from jobi_tf.evaluation.answers import best_answers
-from jobi_tf.evaluation.calibration import FEW_TRIPLES, calibrate_sample, score_sample
+from jobi_tf.evaluation.calibration import calibrate_sample, score_sample
 from jobi_tf.evaluation.metrics import BETTER_IF_HIGHER, METRICS
 from jobi_tf.evaluation.ranks import Ranks, rank_metrics
 from jobi_tf.files import written_beside
@@ -326,7 +326,7 @@ def write_images(model: JoBi, graph: Graph, config: TrainConfig) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         return
-    scored = score_sample(lambda x: model.score(x).numpy(), graph, config.p, config.seed, FEW_TRIPLES)
+    scored = score_sample(lambda x: model.score(x).numpy(), graph, config.p, config.seed)
     calibration = calibrate_sample(scored)
     triples, corruptions = int(scored.true.sum()), int((~scored.true).sum())
     order = np.argsort(-calibration.probability(scored.scores), kind="stable")

@@ -138,6 +138,9 @@ def train_as_configured(
     # These raise before there is a folder.
     if config.warm_start and not run_path(config.warm_start).exists():
         raise UsageError(f"expected warm_start to be the folder of a run, but {config.warm_start} does not exist")
+    for name in ("entity_vectors", "soft_labels"):
+        if (file := getattr(config, name)) is not None and not Path(file).exists():
+            raise UsageError(f"expected {name} to be a file, but {file} does not exist")
     if config.soft_labels is not None:
         SoftLabels.load(config.soft_labels, graph)
         config = config.replace(soft_labels=os.path.abspath(config.soft_labels))  # to be resumed from another folder

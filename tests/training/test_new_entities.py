@@ -64,10 +64,14 @@ def test_frozen_entities_stay_while_relations_are_trained(run, settings, tmp_pat
     np.testing.assert_array_equal(resumed.model.entities.table, run.model.entities.table)
 
 
-def test_a_warm_start_needs_a_folder_that_exists(settings, tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [{"warm_start": "absent"}, {"entity_vectors": "absent"}, {"soft_labels": "absent", "loss": "full-softmax"}],
+)
+def test_what_a_training_starts_from_has_to_exist(options, tmp_path):
     with pytest.raises(UsageError, match="absent"):
-        train(tmp_path / "warm", warm_start=str(tmp_path / "absent"), **settings)
-    assert not (tmp_path / "warm").exists()
+        jobi_tf.train(GRAPH, run_dir=tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_warm_start_needs_the_same_kind_of_model(run, settings, tmp_path):
@@ -98,13 +102,11 @@ def test_pretrained_vectors_are_copied_by_name(tmp_path, suffix, header):
         ("stranger " + "1 " * 16, "none of"),
         ("entity_3 " + "nan " * 16, "NaN"),
         (2 * ("entity_3 " + "1 " * 15 + "1\n"), "entity_3"),
-        (None, "No such file"),
     ],
 )
 def test_vectors_that_do_not_fit_are_refused(tmp_path, content, words):
     path = tmp_path / "vectors"
-    if content is not None:
-        path.write_text(content)
+    path.write_text(content)
     with pytest.raises(DataError, match=words):
         train(tmp_path / "run", entity_vectors=str(path))
     assert not (tmp_path / "run").exists()
@@ -175,6 +177,17 @@ def test_a_run_is_extended_by_entities_and_nothing_else_changes(run, tmp_path):
     assert all(text in card for text in again.config.extended_by)
     model = jobi_tf.load_model(tmp_path / "extended" / "model.keras")  # also what Keras keeps to train on
     np.testing.assert_array_equal(model.entities.table, extended.model.entities.table)
+
+
+@pytest.mark.parametrize(("loss", "margin"), [("margin", 1.0), ("logistic", 6.0)])
+def test_an_extension_has_the_default_margin_of_its_loss(loss, margin):
+    tables = []
+    for given in ({}, {"margin": margin}, {"margin": 0.5}):
+        model = jobi_tf.JoBi(GRAPH.num_entities, GRAPH.num_relations, 4, "transe")
+        run = jobi_tf.Run.from_model(model, GRAPH, loss=loss, **given)
+        tables.append(run.extend([("new", "relation 1", "entity 1")], steps=2).embedding("new"))
+    np.testing.assert_array_equal(tables[0], tables[1])
+    assert np.abs(tables[0] - tables[2]).max() > 0
 
 
 def test_triples_of_an_extension_have_the_mean_weight(tmp_path):

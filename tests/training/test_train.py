@@ -157,6 +157,16 @@ def test_a_mean_of_weights_is_of_one_model():
     np.testing.assert_array_equal(tables[1], tables[2])
 
 
+def test_a_mean_in_bfloat16_follows_small_changes():
+    model, average = jobi_tf.JoBi(1000, 1, 4, joint=False, table_dtype="bfloat16"), jobi_tf.AverageWeights(100)
+    average.set_model(model)
+    for epoch in range(100):
+        average.on_epoch_begin(epoch)
+        model.entities.table.assign(np.full((1000, 8), 1 + (epoch > 0) / 16))  # a hundredth of this is lost by rounding
+        average.on_epoch_end(epoch)
+    assert np.mean(model.entities.table.numpy().astype(float)) == pytest.approx(1 + 0.99 / 16, abs=1e-3)
+
+
 def test_a_run_that_is_older_than_the_mean_has_none(tmp_path):
     train(tmp_path / "run", epochs=1, average_epochs=1)
     config = tmp_path / "run" / "config.yaml"
