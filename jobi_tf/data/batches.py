@@ -226,8 +226,8 @@ def query_batches(
             weights are divided by their mean. Needs `answers_per_query=1`. From the code of Zhang et al., NeurIPS 2020
             (DURA).
         pair_entities: number of entities that the pair head scores in a step, M. The steps take all entities in turn,
-            in an order that changes, so that the expected loss is that of all entities. None, or more than E: all
-            entities, E.
+            in an order that changes, so that over many epochs all of them count about equally. None, or more than E:
+            all entities, E.
         soft_labels: other answers to the queries of training, which get a share of the target of the triple head.
         soft_weight: what the teacher's odds of these answers are multiplied by, above 0; None: 10. With 1 the answers
             in training, with which the teacher was trained, would get nearly all of the target.

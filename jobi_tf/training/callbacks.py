@@ -170,7 +170,7 @@ class AverageWeights(keras.callbacks.Callback):
                 rows = tf.gather(copies[0], places)
                 mean, trained = (tf.cast(x, tf.float32) for x in (block, rows))
                 mean += share * (trained - mean)
-                new = rounded(mean, trained) if rows.dtype == tf.bfloat16 else mean
+                new = rounded(mean, trained + self.count) if rows.dtype == tf.bfloat16 else mean
                 for copy in copies:
                     copy.scatter_update(tf.IndexedSlices(new, places))
                 block[...] = rows

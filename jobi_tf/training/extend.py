@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from jobi_tf.data.batches import number_of_queries
 from jobi_tf.data.graph import Graph, columns_of
-from jobi_tf.data.negatives import Negatives, NegativeSampler
+from jobi_tf.data.negatives import NegativeSampler
 from jobi_tf.data.occurrences import HEAD, TAIL, Csr, Occurrences, column, distinct_triples
 from jobi_tf.data.vocabulary import Vocabulary
 from jobi_tf.errors import DataError, UsageError, check_at_least, check_numbers
@@ -164,7 +164,7 @@ def _fit(
         times = len(graph.train) / len(ids)
         others = others.map(lambda x, y, weights: (x, y, {name: w * times for name, w in weights.items()}))
     else:
-        others = build_batches(config, graph, sampler=_NewEntities(ids, new, graph.num_relations, config))
+        others = build_batches(config, graph, sampler=_NewEntities(graph, ids, new, config))
     streams = [build_batches(config, graph, split=SPLIT), others]
     batches = tf.data.Dataset.choose_from_datasets(streams, tf.data.Dataset.range(2).repeat())
     steps = steps if steps is not None else max(100, 10 * (count // size))
@@ -175,16 +175,18 @@ def _fit(
 class _NewEntities(NegativeSampler):
     """Draws new entities only: a share p from those that the given triples have on that side of the relation."""
 
-    def __init__(self, ids: np.ndarray, new: np.ndarray, num_relations: int, config: TrainConfig):
+    def __init__(self, graph: Graph, ids: np.ndarray, new: np.ndarray, config: TrainConfig):
+        known = graph.train if config.filter_negatives else None
+        super().__init__(Occurrences.of_graph(graph), config.negatives, config.p, known)
         entities, relations = zip(*(_new_on_side(ids, new, side) for side in (HEAD, TAIL)), strict=True)
-        rows = np.concatenate([side * num_relations + relations[side] for side in (HEAD, TAIL)])
-        seen = Csr.from_pairs(rows, np.concatenate(entities), 2 * num_relations, len(new))
-        super().__init__(Occurrences(seen, len(new), num_relations), config.negatives, config.p)
+        rows = np.concatenate([side * self.num_relations + relations[side] for side in (HEAD, TAIL)])
+        seen = Csr.from_pairs(rows, np.concatenate(entities), 2 * self.num_relations, len(new))
+        self._places = NegativeSampler(Occurrences(seen, len(new), self.num_relations), config.negatives, config.p)
         self._new = tf.constant(new, tf.int32)
 
-    def draw(self, *arguments: Any, **options: Any) -> Negatives:
-        drawn = super().draw(*arguments, **options)
-        return drawn._replace(entities=tf.gather(self._new, drawn.entities))
+    def _draw(self, row: tf.Tensor, bits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        places, seen = self._places._draw(row, bits)
+        return tf.gather(self._new, places), seen
 
 
 class _RowsAdam(LazyAdam):

@@ -5,11 +5,13 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import jobi_tf
 from jobi_tf.errors import DataError, UsageError
 from jobi_tf.export import export_run
-from jobi_tf.training.extend import _among
+from jobi_tf.training.config import TrainConfig
+from jobi_tf.training.extend import _among, _extended_graph, _NewEntities
 from jobi_tf.training.vectors import read_vectors, write_vectors
 from tests.graphs import random_graph
 
@@ -188,6 +190,21 @@ def test_an_extension_has_the_default_margin_of_its_loss(loss, margin):
         tables.append(run.extend([("new", "relation 1", "entity 1")], steps=2).embedding("new"))
     np.testing.assert_array_equal(tables[0], tables[1])
     assert np.abs(tables[0] - tables[2]).max() > 0
+
+
+def test_negatives_of_an_extension_are_new_and_labelled_by_all_training_triples():
+    given = [(f"new {i}", "relation 1", f"entity {t}") for i in range(3) for t in range(20)]
+    graph, ids = _extended_graph(GRAPH, given)
+    new = np.arange(GRAPH.num_entities, graph.num_entities)
+    config = TrainConfig(dataset="x", negatives=8, filter_negatives=True)
+    triples = GRAPH.train[GRAPH.train[:, 1] == 1]
+    drawn = _NewEntities(graph, ids, new, config).draw(tf.constant(triples), tf.constant([0, 0]))
+    known = {tuple(x) for x in graph.train.tolist()}
+    entities, counts, labels = (x.numpy() for x in (drawn.entities, drawn.head_counts, drawn.triple_labels))
+    assert set(entities.ravel()) <= set(new)
+    for (h, r, t), count, row, found in zip(triples.tolist(), counts, entities.tolist(), labels.tolist(), strict=True):
+        assert found == [-(((x, r, t) if i < count else (h, r, x)) in known) for i, x in enumerate(row)]
+    assert labels.min() == -1
 
 
 def test_triples_of_an_extension_have_the_mean_weight(tmp_path):
