@@ -42,12 +42,13 @@ def plot_run(run: Run, out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, plot in plots.items():
-        figure = matplotlib.figure.Figure(figsize=(12, 6), layout="constrained")
-        plot(run, figure)
-        for suffix in FORMATS:
-            paths.append(out / f"{name}.{suffix}")
-            with written_beside(paths[-1]) as beside:
-                figure.savefig(beside, dpi=150)
+        with matplotlib.rc_context({"text.parse_math": False}):  # names may contain dollar signs
+            figure = matplotlib.figure.Figure(figsize=(12, 6), layout="constrained")
+            plot(run, figure)
+            for suffix in FORMATS:
+                paths.append(out / f"{name}.{suffix}")
+                with written_beside(paths[-1]) as beside:
+                    figure.savefig(beside, dpi=150)
     return paths
 
 
@@ -86,22 +87,22 @@ def _plot_map(run: Run, figure: Any) -> None:
         perplexity = min(30, (len(entities) - 1) / 3)
         methods["t-SNE"] = TSNE(2, random_state=0, init="pca", perplexity=perplexity)
     drawn: dict[Any, np.ndarray] = {}
+    dots: dict[str, Any] = {}  # by label; Matplotlib itself leaves labels that begin with _ out of legends
     for axes, (name, method) in zip(figure.subplots(1, 2), methods.items(), strict=False):
         # The threads of t-SNE wait for each other. For 2,000 entities, two saved 3 s on idle cores and cost 36 s on
         # cores that another program used.
         with threadpool_limits(1):
             points = method.fit_transform(vectors)
         if len(names) > len(shown):
-            axes.scatter(*points[~np.isin(types, shown)].T, s=8, color="lightgray", label="others")
+            dots["others"] = axes.scatter(*points[~np.isin(types, shown)].T, s=8, color="lightgray")
         for kind in shown:
-            axes.scatter(*points[types == kind].T, s=8, label=kind)
+            dots[kind] = axes.scatter(*points[types == kind].T, s=8)
         axes.set_title(f"embeddings of {len(entities):,} entities by {name}")
         axes.set_xticks([])
         axes.set_yticks([])
         drawn[axes] = points
     columns = int(np.clip(LEGEND_CHARACTERS // max(map(len, shown)), 1, 5))
-    legend = axes.get_legend_handles_labels()
-    figure.legend(*legend, loc="outside lower center", ncols=columns, fontsize=7, markerscale=2)
+    figure.legend(dots.values(), dots.keys(), loc="outside lower center", ncols=columns, fontsize=7, markerscale=2)
     figure.draw_without_rendering()  # which decides the places
     for axes, points in drawn.items():
         named: list[Any] = []

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import jobi_tf
+from jobi_tf.report.plots import plot_run
 from jobi_tf.training.vectors import read_vectors
 
 TRIPLE = ("--head", "town 1", "--relation", "near", "--tail", "town 2")
@@ -112,6 +113,14 @@ def test_characters_that_no_font_has_make_one_warning(call, tmp_path):
     graph = jobi_tf.Graph.from_triples([("李一", "r", "王二"), ("张三", "r", "陈四")])
     jobi_tf.Run.from_model(jobi_tf.JoBi(4, 1, 2), graph).save(tmp_path / "run")
     assert call("plot", tmp_path / "run").stderr.count("Glyph") == 1
+
+
+def test_names_in_plots_are_no_markup(tmp_path):
+    names = ["_hypernym", r"$\frac{$"]
+    graph = jobi_tf.Graph.from_triples([(f"e{i}", names[i % 2], f"US${i} and {i}$") for i in range(9)])
+    plot_run(jobi_tf.Run.from_model(jobi_tf.JoBi(graph.num_entities, 2, 2), graph), tmp_path)
+    shown = " ".join(re.findall("<!-- (.*?) -->", (tmp_path / "map.svg").read_text()))
+    assert all(f"{name} {side}" in shown for name in names for side in ("head", "tail"))
 
 
 def test_plots_of_a_run_that_was_never_ranked(run, call, tmp_path):
