@@ -40,6 +40,12 @@ def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, monkeypatch, sc
     np.testing.assert_allclose(scores, run.score(named(graph, triples)), **CLOSE)
     np.testing.assert_allclose(scores, oracle_scores(model, triples), **CLOSE)
 
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:  # as servers load it
+        signatures = tf.compat.v1.saved_model.load(session, ["serve"], str(exported.path)).signature_def
+        signature = signatures["serving_default"]
+        feed = {signature.inputs[name].name: values for name, values in named_columns(graph, triples).items()}
+        np.testing.assert_array_equal(session.run(signature.outputs["score"].name, feed), scores)
+
     evaluation = jobi_tf.evaluate(run)
     for signature in ("predict_heads", "predict_tails"):
         name, _, column = PREDICT[signature]
