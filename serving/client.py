@@ -120,6 +120,7 @@ class Client:
         self._httpx = httpx
         self._url = url.rstrip("/")
         self._retries = retries
+        self._has_version = version is not None
         headers = {} if token is None else {b"Authorization": f"Bearer {token}".encode()}
         try:
             verify = certificate is None or ssl.create_default_context(cafile=certificate)
@@ -250,18 +251,43 @@ class Client:
         self, signature: str, names: tuple[str, ...], rows: list[Sequence[str]], expected: Sequence[str], **same: int
     ) -> dict[str, list[Any]]:
         """Returns the expected outputs of a signature for columns of strings, and inputs that all rows share."""
+        if len(rows) <= _ROWS or self._has_version:
+            return self._predict_at(self._path, signature, names, rows, expected, **same)
+        path = self._newest()
+        while True:  # all parts of the rows have to go to one version
+            try:
+                return self._predict_at(path, signature, names, rows, expected, **same)
+            except DataError:  # begins again if that version has been replaced
+                before, path = path, self._newest()
+                if path == before:
+                    raise
+
+    def _predict_at(
+        self,
+        path: str,
+        signature: str,
+        names: tuple[str, ...],
+        rows: list[Sequence[str]],
+        expected: Sequence[str],
+        **same: int,
+    ) -> dict[str, list[Any]]:
         outputs: dict[str, list[Any]] = {}
         for start in range(0, max(1, len(rows)), _ROWS):
             part = rows[start : start + _ROWS]
             inputs: dict[str, list[Any]] = {name: [row[i] for row in part] for i, name in enumerate(names)}
             inputs |= {name: [value] * len(part) for name, value in same.items()}
             body = {"signature_name": signature, "inputs": inputs}
-            answer = self._call("POST", f"{self._path}:predict", "outputs", body)
+            answer = self._call("POST", f"{path}:predict", "outputs", body)
             if not (isinstance(answer, dict) and answer.keys() >= {*expected}):
                 raise JobiError(f"expected an answer of an exported run from {self._url}, got another")
             for name in expected:
                 outputs.setdefault(name, []).extend(answer[name])
         return outputs
+
+    def _newest(self) -> str:
+        """Returns the path of the version that is served now."""
+        versions = [x.version for x in self.status() if x.state == "AVAILABLE"]
+        return f"{self._path}/versions/{max(versions)}" if versions else self._path
 
     def _call(self, method: str, path: str, key: str, body: Mapping[str, Any] | None = None) -> Any:
         """Returns what the JSON of the server's answer has under a key."""

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from jobi_tf.data.graph import SPLITS, Graph
-from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences
+from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences, distinct_triples
 from jobi_tf.data.shards import blocks
 from jobi_tf.evaluation.edges import Edges
 from jobi_tf.evaluation.ranker import Ranker, check_finite, full_float32
@@ -167,6 +167,7 @@ def similar_triples(model: JoBi, graph: Graph, triple: np.ndarray) -> list[Simil
     """Returns the training triples of the same relation whose head and tail are most like those of a triple."""
     triples = _of_relation(graph, triple[1])
     triples = triples[(triples != triple).any(1)]
+    triples = triples[np.sort(distinct_triples(triples)[0])]
     if not len(triples):
         return []
     ends = (model.entities.rows(np.append(triples[:, x], triple[x])).numpy() for x in (0, 2))

@@ -39,8 +39,8 @@ class StoredModel(tf.Module):
         entity = model.entities.table.value
         self.entity = entity if entity.dtype == dtype else tf.Variable(tf.cast(entity, dtype), trainable=False)
         self.relation = tf.Variable(tf.cast(head.all_relations(), dtype), trainable=False)
-        self._net = partial(head.through_net) if head.net else None
-        # TensorFlow would restore the copies that Keras tracks of a layer, not the variables that its functions read.
+        self.net = head.net
+        # Servers would only restore the copies of these weights that Keras tracks, not those that the functions read.
         self.net_weights = [x.value for x in head.net.weights] if head.net else []
         self.lists = lists
 
@@ -138,13 +138,13 @@ class StoredModel(tf.Module):
 
     def _rows_at_once(self, most: int) -> int:
         """Returns how many queries are computed at once, up to `most`."""
-        return min(most, ROWS if self._net else max(1, QUERY_BYTES // (4 * self.relation.shape[1])))
+        return min(most, ROWS if self.net else max(1, QUERY_BYTES // (4 * self.relation.shape[1])))
 
     def _queries(self, side: int, anchor: tf.Tensor, relation: tf.Tensor) -> tf.Tensor:
         """Returns the queries for the entities on `side`, float32 [B, length], of ids of the other side, int [B]."""
         relations = _rows(self.relation, self._relation_ids(relation, side))
         query = self._scorer.query(TAIL if self._reciprocal else side, _rows(self.entity, anchor), relations)
-        return self._net(query) if self._net else query
+        return self.net(query) if self.net else query
 
 
 def _rows(table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:

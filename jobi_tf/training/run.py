@@ -181,7 +181,11 @@ class Run(ByName):
         return calibrate(self.finite_scores, self.graph, self.config.p, self.config.seed)
 
     def complete(self, relation: str | None = None, k: int = 100) -> Table[NewTriple]:
-        """Returns the k triples with the highest scores that the graph does not contain; see `best_new_triples`.
+        """Returns the k triples with the highest scores that the graph does not contain.
+
+        Only entities that training saw on their side of the relation are considered. Head and tail differ, unless
+        training has a triple of the relation in which they are equal. Scores of different relations are only roughly
+        comparable, since training compares the candidates of a query.
 
         Args:
             relation: the relation of the triples; None: all relations.

@@ -3,6 +3,7 @@
 import json
 from itertools import product
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -69,6 +70,32 @@ def test_scores_and_ranks_are_those_of_the_run(run_of, tmp_path, monkeypatch, sc
     assert (contract["model"], contract["reciprocal"]) == (scorer, reciprocal)
     assert contract["width"] == (10 if scorer == "conve" else WIDTHS[scorer][0] * 8 // 5)
     assert ("reciprocal: a triple has one score" in card.read_text("utf-8")) == reciprocal
+
+
+class Shift(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.shift, self.built = tf.Variable(0.5), True  # which Keras does not track
+
+    def call(self, queries, training=False):
+        return queries + self.shift
+
+
+class Shifted(jobi_tf.Scorer):
+    def query_net(self, dim, seed):
+        return Shift()
+
+    def tail_query(self, head, relation):
+        return head * relation
+
+
+def test_networks_may_have_variables_of_tensorflow(run_of, tmp_path):
+    graph = run_of("complex", False).graph
+    model = jobi_tf.JoBi(graph.num_entities, graph.num_relations, 4, Shifted(), reciprocal=True)
+    exported = export_run(jobi_tf.Run.from_model(model, graph), tmp_path)
+    triples = random_ids(graph, 9)
+    scores = load(exported.path)("serving_default", **named_columns(graph, triples))["score"]
+    np.testing.assert_allclose(scores, model.score(triples), **CLOSE)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from jobi_tf.errors import JobiError
-from jobi_tf.serving import model, saved_model
+from jobi_tf.serving import Client, model, saved_model
 from jobi_tf.serving.metrics import Metrics
 from jobi_tf.serving.settings import ServerSettings
 from tests.serving.conftest import eventually, running
@@ -41,6 +41,24 @@ def settled(server, expected):
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "m"
+
+
+def test_all_parts_of_a_long_list_are_answered_by_one_version(tiny, folder):
+    _, exports = tiny
+    add_version(exports, 1, folder)
+    with running(folder) as server, Client(server.url) as client:
+        asked = []
+
+        def replace(response):
+            asked.append(response.url.path.removeprefix("/v1/models/m"))
+            if asked[-1] == "/versions/1:predict" and asked.count(asked[-1]) == 1:
+                add_version(exports, 2, folder)
+                settled(server, {1: "END", 2: "AVAILABLE"})
+
+        client._http.event_hooks["response"] = [replace]
+        assert client.score([tuple(ROW.values())] * 1025).known.sum() == 1025
+    first, second = (f"/versions/{i}:predict" for i in (1, 2))
+    assert asked == ["", first, first, "", second, second]
 
 
 def test_a_new_version_is_served_without_a_lost_request(tiny, folder):
