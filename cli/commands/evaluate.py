@@ -111,7 +111,10 @@ def evaluate(
         _print(evaluation, result, f"{graph.name}, {split} split, {'raw' if raw else 'filtered'} ranks among {among}")
     if (gap := evaluation.ties_gap()) > WARN_OF_TIES:
         warn(f"equal scores decide {gap:.1%} of MRR: see --ties optimistic and pessimistic")
-    if len(runs) > 1 or rules or runs[0] in PRETRAINED.values():
+    is_pool = len(runs) > 1 or rules
+    if is_pool and split == "valid":
+        warn("the weights of the pool were fitted on these triples: compare it with others by --split test")
+    if is_pool or runs[0] in PRETRAINED.values():
         return
     name = evaluation_name(split, side, ties, raw, filter_with_test, allowed)
     try:

@@ -10,6 +10,7 @@ from cloup.constraints import AllSet, If, IsSet, accept_none, require_all, requi
 
 from jobi_tf.console import print_json, print_table, warn
 from jobi_tf.errors import DataError
+from jobi_tf.evaluation.metrics import rank_text
 
 from ..options import (
     COUNT,
@@ -221,7 +222,7 @@ def _print_score(triple: Query, values: dict[str, Any], title: str, numbers: dic
         parts.append("a known fact" if values["known"] else "not a known fact")
     click.echo(", ".join(parts))
     if "known" in values:
-        ranks = ", ".join(f"{values[f'{side}_rank']:,g} as {side}" for side in ("head", "tail"))
+        ranks = ", ".join(f"{rank_text(values[f'{side}_rank'])} as {side}" for side in ("head", "tail"))
         click.echo(f"filtered rank among {values['entities']:,} entities: {ranks}")
 
 

@@ -49,7 +49,7 @@ class Columns:
         self.weight = [] if weight is None else [_selector(weight)]
         if not isinstance(header, bool | np.bool_ | None):
             raise UsageError(f"expected header to be True, False or None, got {header!r}")
-        self.header = header
+        self.header = None if header is None else bool(header)
         given = [*(self.triple or ()), *self.weight]
         self.named = any(isinstance(column, str) for column in given)
         shown = repr(",".join(map(str, given)))

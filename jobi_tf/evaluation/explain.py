@@ -11,6 +11,7 @@ from jobi_tf.data.graph import SPLITS, Graph
 from jobi_tf.data.occurrences import HEAD, SIDES, TAIL, KnownAnswers, Occurrences, distinct_triples
 from jobi_tf.data.shards import blocks
 from jobi_tf.evaluation.edges import Edges
+from jobi_tf.evaluation.metrics import rank_text
 from jobi_tf.evaluation.ranker import Ranker, check_finite, full_float32
 from jobi_tf.evaluation.rules import confidence
 from jobi_tf.models.jobi import HEADS, JoBi
@@ -77,7 +78,9 @@ class Explanation:
         """Returns columns and rows of three tables: scores, ranks and counts; paths; similar triples."""
         values = [[f"score of the {name} head", f"{score:.3f}"] for name, score in self.scores.items()]
         values.append(["probability", _percent(self.probability)])
-        values += [[f"rank of the {side}", f"{rank:,.0f} of {self.candidates:,}"] for side, rank in self.ranks.items()]
+        values += [
+            [f"rank of the {side}", f"{rank_text(rank)} of {self.candidates:,}"] for side, rank in self.ranks.items()
+        ]
         for side, count in self.occurrences.items():
             values.append([f"training triples with this {side} and relation", f"{count:,}"])
         paths = [[x.path, f"{x.confidence:.0%}", f"{x.support:,}"] for x in self.paths]

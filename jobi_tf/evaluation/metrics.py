@@ -15,6 +15,11 @@ def metric_texts(values: Mapping[str, Any], names: Iterable[str] = tuple(METRICS
     return [f"{present[x]:{',.1f' if x == 'mean_rank' else '.4f'}}" if x in present else "" for x in names]
 
 
+def rank_text(rank: float) -> str:
+    """Returns a rank as text; with equal scores it may be half a number."""
+    return f"{rank:,.1f}".removesuffix(".0")
+
+
 def best_row(rows: Iterable[dict[str, Any]], monitor: str) -> dict[str, Any] | None:
     """Returns the row of `metrics.jsonl` of the epoch that a run keeps: the first with the best `monitor`, if any."""
     ranked = [row for row in rows if f"val_{monitor}" in row]

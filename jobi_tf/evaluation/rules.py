@@ -54,8 +54,9 @@ class RuleModel(ByName, NumpyModel):
 
     There are four forms of rules: r(X, Y) <- s(X, Y) and r(X, Y) <- s(X, A), t(A, Y), with s and t in either direction;
     and r(X, c) <- s(X, d) and r(X, c) <- s(X, A), where the constant c is a tail or a head. r(X, c) <- r(X, A) applies
-    to all X, and its confidence is the frequency of c. A, X and Y are different entities. The confidence of a rule is
-    hits / (body + 5) in training (Meilicke et al. 2019). Rules with fewer than two hits are left out.
+    to all X, and with X as the candidate to those that have the edge; its confidence is the frequency of c. A, X and Y
+    are different entities. The confidence of a rule is hits / (body + 5) in training (Meilicke et al. 2019). Rules with
+    fewer than two hits are left out.
 
     The score of a candidate is -log Π (1 - confidence) over at most five rules, which are treated as independent: the
     best rule for each first relation of the body, the best one with the candidate as the constant c, and the best one

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
@@ -23,9 +24,10 @@ def draw(plan: Plan, frame: pd.DataFrame, path: Path) -> None:
     """Writes the picture of an experiment, from its `figures`, as PNG; only of data sets with a complete run."""
     sources = [x for x in plan.sources if any(run.source == x for run in plan.complete)]
     kind = {"table": _tables, "sweep": _sweeps, "relations": _relations}[plan.experiment.kind]
-    picture = kind(plan, frame, sources)
-    picture.suptitle(plan.experiment.title + (" (a quick run)" if plan.quick else ""), fontsize=11)
-    picture.savefig(path, dpi=130, format="png")
+    with rc_context({"text.parse_math": False}):  # names may contain dollar signs
+        picture = kind(plan, frame, sources)
+        picture.suptitle(plan.experiment.title + (" (a quick run)" if plan.quick else ""), fontsize=11)
+        picture.savefig(path, dpi=130, format="png")
 
 
 def _tables(plan: Plan, frame: pd.DataFrame, sources: Sequence[Source]) -> Picture:

@@ -51,7 +51,7 @@ def write(
     with written_beside(numbers) as beside:
         kept = frame[(frame["metric"] != "triples") & ((frame["seeds"] > 0) | frame["paper"].notna())]
         columns = ["dataset", "row", "at", "metric", "side", "mean", "sd", "seeds", "paper"]
-        kept.to_csv(beside, columns=columns, index=False)
+        kept.drop_duplicates(columns[:5]).to_csv(beside, columns=columns, index=False)
     if not is_drawn:
         picture.unlink(missing_ok=True)  # it would be of other runs
         return found, [page, numbers]

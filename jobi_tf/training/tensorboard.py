@@ -329,8 +329,9 @@ def write_images(model: JoBi, graph: Graph, config: TrainConfig) -> None:
     scored = score_sample(lambda x: model.score(x).numpy(), graph, config.p, config.seed)
     calibration = calibrate_sample(scored)
     triples, corruptions = int(scored.true.sum()), int((~scored.true).sum())
-    order = np.argsort(-calibration.probability(scored.scores), kind="stable")
-    found = np.cumsum(scored.true[order])
+    order = np.argsort(-scored.scores)
+    last = np.diff(scored.scores[order], append=-np.inf) != 0  # of equal scores, which are found together
+    found, drawn = np.cumsum(scored.true[order])[last], np.arange(1, len(order) + 1)[last]
     reliability, precision = (Figure(figsize=(5, 5), layout="constrained") for _ in range(2))
     axes = reliability.subplots()
     axes.plot([x.probability for x in calibration.bins], [x.true for x in calibration.bins], marker="o")
@@ -338,7 +339,7 @@ def write_images(model: JoBi, graph: Graph, config: TrainConfig) -> None:
     title = f"calibration error {calibration.ece_after:.3f}"
     axes.set(title=title, xlabel="probability", ylabel="share that is true")
     axes = precision.subplots()
-    axes.plot(found / triples, found / np.arange(1, len(found) + 1))
+    axes.plot(found / triples, found / drawn)
     axes.set(title=f"{triples:,} triples, {corruptions:,} corruptions", xlabel="recall", ylabel="precision")
     for name, figure in (("reliability", reliability), ("precision and recall", precision)):
         figure.axes[0].set(xlim=(0, 1), ylim=(0, 1.02))

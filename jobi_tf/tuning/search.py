@@ -1,5 +1,6 @@
 """Searches for good settings: Optuna proposes them, processes of their own train them, the validation split judges."""
 
+import hashlib
 import json
 import time
 import warnings
@@ -76,7 +77,8 @@ def search(
             _check_same(space, read_settings(path / SPACE), path)
         if not storage:
             path.mkdir(parents=True, exist_ok=True)
-        study = open_study(space, path, graph.fingerprint, storage)
+        data = graph.fingerprint + "".join(hashlib.sha256(x.tobytes()).hexdigest() for x in graph.weights.values())
+        study = open_study(space, path, data, storage)
         path.mkdir(parents=True, exist_ok=True)
         with written_beside(path / SPACE) as beside:
             space.write(beside)

@@ -3,6 +3,7 @@ import json
 import pytest
 
 import jobi_tf
+from jobi_tf.evaluation.metrics import rank_text
 
 QUERY = ("--head", "town 1", "--relation", "near")
 
@@ -73,6 +74,7 @@ def test_score_of_a_triple(run, call):
     better = [x for x in rivals if x.entity != "town 2" and x.score > got["score"]]
     assert got["tail_rank"] == 1 + len(better)
     assert "filtered rank among 16 entities" in call("predict", run, *options).stdout
+    assert [rank_text(x) for x in (1.0, 2.5, 1234567.5)] == ["1", "2.5", "1,234,567.5"]
 
 
 def test_files(run, call, tmp_path):

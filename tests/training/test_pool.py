@@ -78,6 +78,7 @@ def test_commands_take_several_runs_and_rules(tmp_path, call):
     for folder in folders:
         untrained(folder.name).save(folder)
     pool = jobi_tf.Pool(folders, jobi_tf.RuleModel(GRAPH))
+    assert "fitted" in call("evaluate", *folders, "--split", "valid").stderr
     found = json.loads(call("evaluate", *folders, "--rules", "--json").stdout)
     assert found["mrr"] == pytest.approx(jobi_tf.evaluate(pool).metrics()["mrr"])
     assert not (folders[0] / "evaluations").exists()

@@ -237,6 +237,18 @@ def test_defaults_may_be_written_out(tmp_path, trained):
         search(space(trials=2), tmp_path / "other")
 
 
+def test_other_weights_are_other_data(tmp_path, trained):
+    path = tmp_path / "facts.tsv"
+    settings = SMALL | {"dataset": str(path), "split": "0.8/0.1/0.1", "weights": "4", "epochs": 2}
+    weighted = Space.parse({"settings": settings, "search": {"dim": [4, 8]}, "trials": 1}, "mine", "mine.yaml")
+    for weight in (1, 2):
+        path.write_text("".join(f"e{i}\tr\te{i + 1}\t{weight + i % 2}\n" for i in range(100)))
+        if weight == 1:
+            search(weighted, tmp_path / "out")
+    with pytest.raises(UsageError, match="data that the search"):
+        search(weighted, tmp_path / "out")
+
+
 def test_other_data_and_a_damaged_file(tmp_path):
     open_study(space(), tmp_path, "graph")
     with pytest.raises(UsageError, match="world"):
