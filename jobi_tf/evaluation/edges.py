@@ -69,7 +69,7 @@ class Edges:
                 away = target != self.source[rows[place]]
                 yield place[away], self.inverse[found.col[away]], target[away]
 
-    def count_two_steps(self, first: int) -> tuple[np.ndarray, np.ndarray]:
+    def count_two_steps(self, first: int) -> tuple[np.ndarray, sparse.csr_matrix]:
         """Counts the pairs that are joined by an edge of the label `first` and an edge of each other label.
 
         Beyond `MOST_PATHS` paths these are the pairs of some sources, which are drawn at random.
@@ -81,22 +81,26 @@ class Edges:
         if self.paths[rows].sum() > MOST_PATHS:
             rows = np.random.default_rng(first).permutation(rows)
             rows = np.sort(rows[: 1 + np.searchsorted(np.cumsum(self.paths[rows]), MOST_PATHS)])
-        body, hits = np.zeros(self.labels, np.int64), np.zeros(self.labels**2, np.int64)
+        body, hits = np.zeros(self.labels, np.int64), sparse.csr_matrix((self.labels, self.labels), dtype=np.int64)
         for place, second, target in self.two_steps(rows):
             body += np.bincount(second, minlength=self.labels)
-            sources, source = np.unique(self.source[rows[place]], return_inverse=True)
-            pair = self.pairs[sources].toarray()[source, target]
+            if not len(place):
+                continue
+            sources = self.source[rows[place[0] : place[-1] + 1]]  # of one label, so each occurs once
+            pair = self.pairs[sources].toarray()[place - place[0], target]
             (joined,) = pair.nonzero()
             held = self.held[pair[joined] - 1].tocoo()
-            hits += np.bincount(second[joined][held.row] * self.labels + held.col, minlength=self.labels**2)
-        return body, hits.reshape(self.labels, self.labels)
+            each = np.ones(held.nnz, np.int64), (second[joined][held.row], held.col)
+            hits += sparse.csr_matrix(each, hits.shape)  # which adds up equal places
+        return body, hits
 
     @cached_property
-    def one_step(self) -> tuple[np.ndarray, np.ndarray]:
+    def one_step(self) -> tuple[np.ndarray, sparse.csr_matrix]:
         """The number of pairs that each label joins, int [2R], and how many of them each other one joins, [2R, 2R]."""
-        hits = (self.held.T @ self.held).toarray()
+        hits = (self.held.T @ self.held).tocsr()
         body = hits.diagonal().astype(np.int64)  # products overflow in int32
-        np.fill_diagonal(hits, 0)
+        hits.setdiag(0)
+        hits.eliminate_zeros()
         return body, hits
 
 

@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
+from scipy import sparse
 
 from jobi_tf.data.graph import Graph
+from jobi_tf.data.occurrences import ranges
 from jobi_tf.evaluation.edges import Edges
 
 EXPECTED = 5  # pairs expected by chance, above which finding none is an exclusion
@@ -40,7 +42,7 @@ class Exclusions(NumpyModel):
     excluded if no training triple is r(X, X) for any X, though more than five are expected: n·E / (N + E).
 
     Attributes:
-        expected: pairs expected of two labels that exclude each other, 0 for others, float [2R, 2R].
+        expected: pairs expected of two labels that exclude each other, 0 for others, sparse float [2R, 2R].
         loops: loops expected of a label that has none, 0 for others, float [2R].
     """
 
@@ -50,11 +52,15 @@ class Exclusions(NumpyModel):
         head, relation, tail = np.asarray(graph.train).T
         loops = np.tile(np.bincount(relation[head == tail], minlength=graph.num_relations), 2)
         pairs, entities = edges.held.shape[0], graph.num_entities
-        by_chance = np.outer(body, body) / max(pairs, 1), body * entities / (pairs + entities)
-        self.expected, self.loops = (
-            np.where((found == 0) & (expected > EXPECTED), expected, 0)
-            for found, expected in zip((hits + np.diag(body), loops), by_chance, strict=True)
-        )
+        # Of each label, those that are frequent enough to be expected beside it more than five times.
+        order = np.argsort(-body, kind="stable")
+        counts = np.searchsorted(-body[order], -EXPECTED * max(pairs, 1) / np.maximum(body, 1))
+        rows, columns = np.repeat(np.arange(len(body)), counts), order[ranges(np.zeros_like(counts), counts)]
+        expected = sparse.csr_matrix((body[rows] * body[columns] / max(pairs, 1), (rows, columns)), hits.shape)
+        self.expected = expected - expected.multiply((hits + sparse.diags(body, dtype=np.int64)) > 0)
+        self.expected.eliminate_zeros()
+        by_chance = body * entities / (pairs + entities)
+        self.loops = np.where((loops == 0) & (by_chance > EXPECTED), by_chance, 0)
         self._edges = edges
 
     def excluded(self, triples: np.ndarray, side: int) -> np.ndarray:
@@ -62,7 +68,7 @@ class Exclusions(NumpyModel):
         scores = np.zeros((len(triples), self.num_entities), np.float32)
         entities, labels = self._edges.queries(triples, side)
         place, rows = self._edges.rows_of(entities)
-        against = self.expected[self._edges.label[rows], labels[place]] > 0
+        against = np.asarray(self.expected[self._edges.label[rows], labels[place]]).ravel() > 0
         targets = self._edges.targets[rows[against]].tocoo()
         scores[place[against][targets.row], targets.col] = -1
         (alone,) = self.loops[labels].nonzero()

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from jobi_tf.data.graph import Graph, check_is_graph
+from jobi_tf.data.occurrences import find
 from jobi_tf.errors import check_at_least, check_numbers
 from jobi_tf.evaluation.answers import ByName
 from jobi_tf.evaluation.edges import Edges, incidence
@@ -47,6 +48,24 @@ class Exclusion(NamedTuple):
 def confidence(hits: np.ndarray, body: np.ndarray) -> np.ndarray:
     """Returns the share of bodies with which the head holds, drawn to 0 where there are few bodies, float32."""
     return (hits / (body + SMOOTHING)).astype(np.float32)
+
+
+class _Rows(NamedTuple):
+    """Those rows of a sparse matrix that are not empty: it may have millions, of which few are in use."""
+
+    numbers: np.ndarray  # ascending
+    matrix: sparse.csr_matrix
+
+    @classmethod
+    def of(cls, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, width: int) -> "_Rows":
+        numbers, place = np.unique(rows, return_inverse=True)
+        return cls(numbers, sparse.csr_matrix((values, (place, columns)), (len(numbers), width)))
+
+    def take(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the entries of some rows: the place in `wanted`, the column and the value of each."""
+        places, there = find(self.numbers, wanted)
+        found = self.matrix[places[there]].tocoo()
+        return np.flatnonzero(there)[found.row], found.col, found.data
 
 
 class RuleModel(ByName, NumpyModel):
@@ -95,7 +114,9 @@ class RuleModel(ByName, NumpyModel):
     @property
     def num_rules(self) -> int:
         """Number of rules; a rule and its inverse count once."""
-        return int((self._paths[:, 0] < self.num_relations).sum()) + sum(hits.nnz for hits in self._constants.values())
+        return int((self._paths[:, 0] < self.num_relations).sum()) + sum(
+            rows.matrix.nnz for rows in self._constants.values()
+        )
 
     def best(self, k: int = 20) -> Table[Rule]:
         """Returns the k rules with the highest confidence; equal ones are ordered by hits.
@@ -106,10 +127,10 @@ class RuleModel(ByName, NumpyModel):
         check_at_least(1, k=k)
         paths = self._paths[self._paths[:, 0] < self.num_relations]
         parts = [np.insert(paths, 0, 0, axis=1)]
-        for label, matrix in self._constants.items():
-            found = matrix.tocoo()
-            columns = [np.full(found.nnz, x) for x in (1, label)]
-            parts.append(np.stack([*columns, found.row, found.col, found.data, self._bodies[found.row]], 1))
+        for label, rules in self._constants.items():
+            row, entity, hits = rules.take(rules.numbers)
+            feature, columns = rules.numbers[row], [np.full(len(row), x) for x in (1, label)]
+            parts.append(np.stack([*columns, feature, entity, hits, self._bodies[feature]], 1))
         rows = np.concatenate(parts)
         rows = rows[np.lexsort((-rows[:, 4], -confidence(*rows.T[4:])))[:k]]
         texts = [self._constant_text(*x) if constant else self._path_text(*x) for constant, *x in rows[:, :4].tolist()]
@@ -168,9 +189,11 @@ class RuleModel(ByName, NumpyModel):
         rules = np.concatenate(found)
         self._paths = rules[np.argsort(rules[:, 0], kind="stable")]
 
-    def _chosen(self, first: int, body: np.ndarray, hits: np.ndarray) -> np.ndarray:
-        second, label = np.nonzero((hits >= MIN_HITS) & (confidence(hits, body[:, None]) >= self.min_confidence))
-        return np.stack([label, np.full(len(label), first), second, hits[second, label], body[second]], 1)
+    def _chosen(self, first: int, body: np.ndarray, hits: sparse.csr_matrix) -> np.ndarray:
+        found = hits.tocoo()
+        good = (found.data >= MIN_HITS) & (confidence(found.data, body[found.row]) >= self.min_confidence)
+        second, label = found.row[good], found.col[good]
+        return np.stack([label, np.full(len(label), first), second, found.data[good], body[second]], 1)
 
     def _mine_constants(self, deadline: float) -> None:
         """Collects the rules with constants: for each label of the head the hits of features and entities.
@@ -181,7 +204,8 @@ class RuleModel(ByName, NumpyModel):
         domains = incidence(edges.source, edges.label, (self.num_entities, edges.labels))
         self._features = sparse.hstack([edges.features, domains]).tocsr()
         self._bodies = np.asarray(self._features.sum(0)).ravel()
-        self._constants: dict[int, sparse.csr_matrix] = {}
+        self._constants: dict[int, _Rows] = {}  # hits of entities, by feature
+        self._by_entity: dict[int, _Rows] = {}  # hits of features, by entity
         by_label = np.argsort(edges.label, kind="stable")
         for rows in np.split(by_label, np.flatnonzero(np.diff(edges.label[by_label])) + 1):
             if not len(rows):
@@ -195,9 +219,9 @@ class RuleModel(ByName, NumpyModel):
             feature, entity, hits = found.row[good], found.col[good], found.data[good]
             own = np.minimum(feature, len(edges.source) - 1)
             other = (edges.source[own] != entity) | (edges.inverse[own] != label) | (feature != own)
-            shape = self._features.shape[1], self.num_entities
-            self._constants[label] = sparse.csr_matrix((hits[other], (feature[other], entity[other])), shape)
-        self._by_entity = {label: hits.T.tocsr() for label, hits in self._constants.items()}
+            feature, entity, hits = feature[other], entity[other], hits[other]
+            self._constants[label] = _Rows.of(feature, entity, hits, self.num_entities)
+            self._by_entity[label] = _Rows.of(entity, feature, hits, self._features.shape[1])
         self._having = self._features.T.tocsr()
 
     @property
@@ -221,19 +245,23 @@ class RuleModel(ByName, NumpyModel):
     def _predicted(self, label: int, entities: np.ndarray) -> list[np.ndarray]:
         """Returns what each rule predicts: place in `entities`, predicted entity, group of the rule, confidence."""
         edges = self._edges
-        first, last = np.searchsorted(self._paths[:, 0], [label, label + 1])
-        rules = self._paths[first:last]
-        table: np.ndarray = np.zeros((edges.labels, edges.labels + 1), np.float32)
-        table[rules[:, 1], rules[:, 2]] = confidence(rules[:, 3], rules[:, 4])
+        rules = self._paths[slice(*np.searchsorted(self._paths[:, 0], [label, label + 1]))]
+        # Confidences by the place of the first and of the second label among those of the rules; 0 stands for others.
+        places = np.zeros((2, edges.labels + 1), np.int64)
+        for at, used in zip(places, (np.unique(rules[:, i]) for i in (1, 2)), strict=True):
+            at[used] = np.arange(1, len(used) + 1)
+        table = np.zeros(places.max(1) + 1, np.float32)
+        table[places[0, rules[:, 1]], places[1, rules[:, 2]]] = confidence(rules[:, 3], rules[:, 4])
         place, rows = edges.rows_of(entities)
-        begins = np.isin(edges.label[rows], rules[:, 1])
+        begins = places[0, edges.label[rows]] > 0
         place, rows = place[begins], rows[begins]
         labels, steps = edges.label[rows], edges.targets[rows].tocoo()
-        values = table[labels[steps.row], edges.labels]
+        first = places[0, labels]
+        values = table[first[steps.row], places[1, edges.labels]]
         single = values > 0
         found = [[x[single] for x in (place[steps.row], steps.col, labels[steps.row], values)]]
         for at, second, target in edges.two_steps(rows):
-            values = table[labels[at], second]
+            values = table[first[at], places[1, second]]
             at, target, values = at[values > 0], target[values > 0], values[values > 0]
             found.append([place[at], target, labels[at], values])
         if label in self._constants:
@@ -249,16 +277,16 @@ class RuleModel(ByName, NumpyModel):
         others = features.col != frequent
         place = np.append(features.row[others], np.arange(len(entities)))
         feature = np.append(features.col[others], np.full(len(entities), frequent))
-        hits = self._constants[label][feature].tocoo()
-        values = confidence(hits.data, self._bodies[feature[hits.row]])
-        return [place[hits.row], hits.col, np.full(hits.nnz, self._edges.labels), values]
+        row, entity, hits = self._constants[label].take(feature)
+        values = confidence(hits, self._bodies[feature[row]])
+        return [place[row], entity, np.full(len(row), self._edges.labels), values]
 
     def _predicted_having(self, label: int, entities: np.ndarray) -> list[np.ndarray]:
         """Returns the entities for which the body of a rule holds whose constant is one of `entities`."""
-        hits = self._by_entity[label][entities].tocoo()  # [N, features]
-        values = confidence(hits.data, self._bodies[hits.col])
-        having = self._having[hits.col].tocoo()
-        return [hits.row[having.row], having.col, np.full(having.nnz, self._edges.labels + 1), values[having.row]]
+        row, feature, hits = self._by_entity[label].take(entities)
+        values = confidence(hits, self._bodies[feature])
+        having = self._having[feature].tocoo()
+        return [row[having.row], having.col, np.full(having.nnz, self._edges.labels + 1), values[having.row]]
 
     def _combined(
         self, row: np.ndarray, entity: np.ndarray, group: np.ndarray, value: np.ndarray

@@ -94,8 +94,8 @@ def _queries(models: Sequence[RankedModel], graph: Graph, sides: bool, scales: n
             block = valid[start : start + size]
             with full_float32():
                 parts = [x.scores(block, side, y).numpy() for x, y in zip(models, shared, strict=True)]
-            scores = np.stack(parts, 2) * scales.astype(np.float32)  # [N, E, models]
-            total = scores.sum(2)
+            parts = [x * scale for x, scale in zip(parts, scales.astype(np.float32), strict=True)]  # [N, E] each
+            total = sum(parts[1:], parts[0].copy())
             total[known.lookup(side, block)] = -np.inf
             count = min(CANDIDATES, total.shape[1])
             best = np.argpartition(-total, count - 1, 1)[:, :count]
@@ -108,7 +108,7 @@ def _queries(models: Sequence[RankedModel], graph: Graph, sides: bool, scales: n
             answers = np.concatenate([block[:, [column(side)]], best, drawn], 1)  # [N, 1 + candidates]
             counts = np.concatenate([np.ones((len(block), 1)), is_best, is_drawn * each[:, None]], 1)
             rows = block[:, 1] + (graph.num_relations if sides and side == HEAD else 0)
-            found.append((rows, np.take_along_axis(scores, answers[..., None], 1), counts))
+            found.append((rows, np.stack([np.take_along_axis(x, answers, 1) for x in parts], 2), counts))
     return _Queries(*(np.concatenate(x) for x in zip(*found, strict=True)))
 
 
