@@ -34,12 +34,13 @@ class Memory:
     ranking: int  # scores of validation queries, and the candidates if the scorer needs a copy of the table for them
     average: int  # the second copy of the weights that averaging needs
     graph: int  # triples, occurrence tables, known answers and names
+    start: int  # copies of the tables that several workers send each other at first
 
     @property
     def total(self) -> int:
-        """The peak, in bytes; steps and rankings alternate in the same memory."""
+        """The peak, in bytes; the start, steps and rankings use the same memory in turn."""
         kept = self.runtime + self.embeddings + self.optimizer + self.average + self.graph
-        return kept + max(self.batch, self.ranking)
+        return kept + max(self.batch, self.ranking, self.start)
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ def _slots(optimizer: str, width: int) -> float:
     return SLOTS.get(optimizer, 1 / max(1, width))
 
 
-def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
-    """Returns the memory of a training on one device, given `completed` settings.
+def memory(config: TrainConfig, graph: Graph, servers: int = 0, workers: bool = False) -> Memory:
+    """Returns the memory of a training on one device, or in one of several `workers`, given `completed` settings.
 
     With parameter servers it is that of the chief, which ranks the validation triples by one part of a table at a time.
     """
@@ -100,6 +101,7 @@ def memory(config: TrainConfig, graph: Graph, servers: int = 0) -> Memory:
         ranking if config.eval_every else 0,
         sum(tables.weights) if config.average_epochs > 1 and not servers else 0,
         _graph(graph),
+        2 * sum(tables.weights) if workers else 0,
     )
 
 
@@ -162,9 +164,11 @@ def step(config: TrainConfig, graph: Graph) -> Step:
     return Step(rows, moved_bytes, operations, FLOAT * sent)
 
 
-def check_memory(config: TrainConfig, graph: Graph, servers: int = 0, available: int | None = None) -> None:
+def check_memory(
+    config: TrainConfig, graph: Graph, servers: int = 0, workers: bool = False, available: int | None = None
+) -> None:
     """Raises a `UsageError`, with what to change, if a training by `completed` settings cannot fit into memory."""
-    needed, available = memory(config, graph, servers).total, available or psutil.virtual_memory().available
+    needed, available = memory(config, graph, servers, workers).total, available or psutil.virtual_memory().available
     if needed <= available:
         return
     if config.strategy == "parameter-server":

@@ -25,7 +25,7 @@ from jobi_tf.training.config import TrainConfig
 from jobi_tf.training.estimate import Memory, memory
 from jobi_tf.training.run_folder import RunFolder
 from jobi_tf.training.storage import save_bare_model, save_model
-from jobi_tf.workers import by_chief_alone, decided_by_chief, number_of_servers
+from jobi_tf.workers import by_chief_alone, decided_by_chief, has_workers, number_of_servers
 
 SECONDS_PER_MINUTE = 60
 MEAN = "mean.npz"  # in a checkpoint
@@ -183,7 +183,7 @@ class Training:
     @property
     def memory(self) -> Memory:
         """Estimated memory of the training."""
-        return memory(self.config, self.graph, number_of_servers(self.strategy))
+        return memory(self.config, self.graph, number_of_servers(self.strategy), has_workers(self.strategy))
 
 
 Callbacks = Sequence[keras.callbacks.Callback] | Callable[[Training], Sequence[keras.callbacks.Callback]]

@@ -35,7 +35,7 @@ from jobi_tf.training.run import Run, load_run, read_model
 from jobi_tf.training.run_folder import RunFolder, run_path
 from jobi_tf.training.storage import load_model, read_weights, save_bare_model
 from jobi_tf.training.vectors import use_entity_vectors, warm_start
-from jobi_tf.workers import by_chief_alone, decided_by_chief, has_servers, is_chief, number_of_servers
+from jobi_tf.workers import by_chief_alone, decided_by_chief, has_servers, has_workers, is_chief, number_of_servers
 
 MAY_CHANGE_ON_RESUME = {
     *("epochs", "patience", "checkpoint_every", "tensorboard", "profile"),
@@ -150,7 +150,7 @@ def train_as_configured(
         config = config.replace(soft_labels=str(folder.soft_labels.absolute()))
     strategy = training_strategy(config)
     config = completed(config, graph, strategy.num_replicas_in_sync)
-    check_memory(config, graph, number_of_servers(strategy))
+    check_memory(config, graph, number_of_servers(strategy), has_workers(strategy))
     if has_servers(strategy):
         servers.check_size(graph)
     with workers_needed(strategy, folder.path), strategy.scope():

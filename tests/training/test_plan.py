@@ -42,6 +42,9 @@ def test_the_memory_of_a_split_cpu_and_of_few_triples_in_shards(tmp_path):
     config = completed(TrainConfig(dataset="x"), graph)
     one, two = (memory(config.replace(logical_devices=count), graph) for count in (1, 2))
     assert (two.embeddings, two.optimizer) == (2 * one.embeddings, 2 * one.optimizer)
+    worker = memory(config, graph, workers=True)
+    assert worker.start == 2 * worker.embeddings
+    assert worker.total == one.total + max(0, worker.start - max(one.batch, one.ranking))
     graph.save(tmp_path / "graph")
     assert memory(config, write_shards(tmp_path / "graph", tmp_path / "shards", 2)).graph < 2**20
 
