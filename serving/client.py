@@ -83,7 +83,7 @@ class Client:
     Raises:
         UsageError: an argument is invalid.
         DataError: the file of certificates is invalid.
-        JobiError: no model is given, and the server cannot be asked for its own.
+        JobiError: no model is given, and the server cannot be reached to ask for its name.
         MissingExtraError: httpx is not installed.
 
     Example:
@@ -250,11 +250,14 @@ class Client:
     def _predict(
         self, signature: str, names: tuple[str, ...], rows: list[Sequence[str]], expected: Sequence[str], **same: int
     ) -> dict[str, list[Any]]:
-        """Returns the expected outputs of a signature for columns of strings, and inputs that all rows share."""
+        """Returns the expected outputs of a signature, all from one version of the model.
+
+        The inputs are columns of strings, and the values that all rows share.
+        """
         if len(rows) <= _ROWS or self._has_version:
             return self._predict_at(self._path, signature, names, rows, expected, **same)
         path = self._newest()
-        while True:  # all parts of the rows have to go to one version
+        while True:
             try:
                 return self._predict_at(path, signature, names, rows, expected, **same)
             except DataError:  # begins again if that version has been replaced

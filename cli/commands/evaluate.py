@@ -113,7 +113,7 @@ def evaluate(
         warn(f"equal scores decide {gap:.1%} of MRR: see --ties optimistic and pessimistic")
     is_pool = len(runs) > 1 or rules
     if is_pool and split == "valid":
-        warn("the weights of the pool were fitted on these triples: compare it with others by --split test")
+        warn("the weights of the pool were fitted on these triples; to compare it with other runs, use --split test")
     if is_pool or runs[0] in PRETRAINED.values():
         return
     name = evaluation_name(split, side, ties, raw, filter_with_test, allowed)

@@ -123,9 +123,8 @@ class ShardWriter:
         if self._next == len(self._counts):
             self._counts.append(0)
         try:
-            with self._path(self._next).open(
-                "ab"
-            ) as file:  # opened for each block: the number of open files is limited
+            # Opened for each block, since the number of open files is limited.
+            with self._path(self._next).open("ab") as file:
                 file.write(np.ascontiguousarray(block, "<i4").data)
         except OSError as error:  # callers take an OSError for one of the file that they read
             raise JobiError(f"cannot write shards in {self._folder.parent.absolute()}: {error.strerror}") from None

@@ -13,7 +13,7 @@ from jobi_tf.files import written_beside
 class SoftLabels(NamedTuple):
     """For each query of training, the answers that a teacher finds most likely among those that are not in training.
 
-    If fewer than k are left, the others have probability 0. Queries are in the order of
+    Where there are fewer than k, the remaining entries have probability 0. Queries are in the order of
     `KnownAnswers.of_graph(graph, ["train"])`. `jobi_tf.soft_labels` makes them.
 
     Args:

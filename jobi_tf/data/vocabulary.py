@@ -13,9 +13,8 @@ from jobi_tf.errors import DataError
 
 def text_of(value: Any) -> str | None:
     """Returns a name as text: bytes, as TensorFlow has them, as UTF-8, and numbers in digits; None if it is missing."""
-    value = (
-        int(value) if isinstance(value, float | np.floating) and value.is_integer() else value
-    )  # an id beside a missing one
+    if isinstance(value, float | np.floating) and value.is_integer():  # an id in a column with missing ones
+        value = int(value)
     itself = value == value  # False for NaN and NaT; pandas' NA is neither equal nor not
     if value is None or not isinstance(itself, bool | np.bool_) or not itself:
         return None

@@ -20,9 +20,9 @@ def synthesize(entities: int, relations: int, triples: int, seed: int = 0) -> Gr
 
     Every entity has a type and, within it, one of 16 communities. A relation links one type to one type, so few
     entities occur with it. In 85 of 100 of its triples, the community of the tail follows from that of the head by a
-    rule of the relation, which can be learned. The triples of relations are roughly Zipf-distributed if there are many
-    for each entity; how often an entity occurs falls with its rank k in its type as k^(-2/3), so there are hubs. Every
-    entity occurs in training.
+    rule of the relation, which can be learned. If entities have many triples, the numbers of triples of the relations
+    are roughly Zipf-distributed. How often an entity occurs falls with its rank k in its type as k^(-2/3), so there are
+    hubs. Every entity occurs in training.
 
     The distinct `triples` are those of all splits; valid and test have a hundredth of them each, at most 5,000. A
     number too small for every entity to occur, or larger than such a graph can hold, raises a `UsageError`.

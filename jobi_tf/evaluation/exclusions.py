@@ -52,7 +52,7 @@ class Exclusions(NumpyModel):
         head, relation, tail = np.asarray(graph.train).T
         loops = np.tile(np.bincount(relation[head == tail], minlength=graph.num_relations), 2)
         pairs, entities = edges.held.shape[0], graph.num_entities
-        # Of each label, those that are frequent enough to be expected beside it more than five times.
+        # Only labels that are expected to join more than five pairs in common: a matrix of all may not fit into memory.
         order = np.argsort(-body, kind="stable")
         counts = np.searchsorted(-body[order], -EXPECTED * max(pairs, 1) / np.maximum(body, 1))
         rows, columns = np.repeat(np.arange(len(body)), counts), order[ranges(np.zeros_like(counts), counts)]

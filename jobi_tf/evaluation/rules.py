@@ -51,7 +51,7 @@ def confidence(hits: np.ndarray, body: np.ndarray) -> np.ndarray:
 
 
 class _Rows(NamedTuple):
-    """Those rows of a sparse matrix that are not empty: it may have millions, of which few are in use."""
+    """The rows of a sparse matrix that are not empty, where millions of others are."""
 
     numbers: np.ndarray  # ascending
     matrix: sparse.csr_matrix
@@ -72,10 +72,10 @@ class RuleModel(ByName, NumpyModel):
     """Ranks entities by the rules of a graph, without embeddings.
 
     There are four forms of rules: r(X, Y) <- s(X, Y) and r(X, Y) <- s(X, A), t(A, Y), with s and t in either direction;
-    and r(X, c) <- s(X, d) and r(X, c) <- s(X, A), where the constant c is a tail or a head. r(X, c) <- r(X, A) applies
-    to all X, and with X as the candidate to those that have the edge; its confidence is the frequency of c. A, X and Y
-    are different entities. The confidence of a rule is hits / (body + 5) in training (Meilicke et al. 2019). Rules with
-    fewer than two hits are left out.
+    and r(X, c) <- s(X, d) and r(X, c) <- s(X, A), where the constant c is a tail or a head. The confidence of
+    r(X, c) <- r(X, A) is the frequency of c; it applies to all X if c is the candidate, and to entities that have the
+    edge if X is. A, X and Y are different entities. The confidence of a rule is hits / (body + 5) in training (Meilicke
+    et al. 2019). Rules with fewer than two hits are left out.
 
     The score of a candidate is -log Π (1 - confidence) over at most five rules, which are treated as independent: the
     best rule for each first relation of the body, the best one with the candidate as the constant c, and the best one
@@ -114,9 +114,8 @@ class RuleModel(ByName, NumpyModel):
     @property
     def num_rules(self) -> int:
         """Number of rules; a rule and its inverse count once."""
-        return int((self._paths[:, 0] < self.num_relations).sum()) + sum(
-            rows.matrix.nnz for rows in self._constants.values()
-        )
+        paths = int((self._paths[:, 0] < self.num_relations).sum())
+        return paths + sum(rules.matrix.nnz for rules in self._constants.values())
 
     def best(self, k: int = 20) -> Table[Rule]:
         """Returns the k rules with the highest confidence; equal ones are ordered by hits.
@@ -246,10 +245,10 @@ class RuleModel(ByName, NumpyModel):
         """Returns what each rule predicts: place in `entities`, predicted entity, group of the rule, confidence."""
         edges = self._edges
         rules = self._paths[slice(*np.searchsorted(self._paths[:, 0], [label, label + 1]))]
-        # Confidences by the place of the first and of the second label among those of the rules; 0 stands for others.
-        places = np.zeros((2, edges.labels + 1), np.int64)
-        for at, used in zip(places, (np.unique(rules[:, i]) for i in (1, 2)), strict=True):
-            at[used] = np.arange(1, len(used) + 1)
+        # First and second labels of the rules are numbered from 1: a table of all labels may not fit into memory.
+        used = np.zeros((2, edges.labels + 1), np.int64)
+        used[0, rules[:, 1]] = used[1, rules[:, 2]] = 1
+        places = used * used.cumsum(1)
         table = np.zeros(places.max(1) + 1, np.float32)
         table[places[0, rules[:, 1]], places[1, rules[:, 2]]] = confidence(rules[:, 3], rules[:, 4])
         place, rows = edges.rows_of(entities)

@@ -40,7 +40,8 @@ class StoredModel(tf.Module):
         self.entity = entity if entity.dtype == dtype else tf.Variable(tf.cast(entity, dtype), trainable=False)
         self.relation = tf.Variable(tf.cast(head.all_relations(), dtype), trainable=False)
         self.net = head.net
-        # Servers would only restore the copies of these weights that Keras tracks, not those that the functions read.
+        # Keras tracks copies of these weights. Without this list, servers would restore the copies alone, but not the
+        # variables that the functions read.
         self.net_weights = [x.value for x in head.net.weights] if head.net else []
         self.lists = lists
 

@@ -27,7 +27,7 @@ class ValidationRanking(keras.callbacks.Callback):
 
     Later callbacks in the list, such as Keras' `EarlyStopping("val_mrr", mode="max")`, see these metrics. Ranks are
     filtered with the training and validation triples only, so that nothing is chosen by looking at test triples.
-    Keras' `CSVLogger`, whose columns are the metrics of the first epoch, records them only if that one is ranked.
+    Keras' `CSVLogger`, whose columns are the metrics of the first epoch, records them only if this epoch is ranked.
 
     Args:
         graph: the graph.

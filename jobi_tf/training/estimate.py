@@ -34,7 +34,7 @@ class Memory:
     ranking: int  # scores of validation queries, and the candidates if the scorer needs a copy of the table for them
     average: int  # the second copy of the weights that averaging needs
     graph: int  # triples, occurrence tables, known answers and names
-    start: int  # copies of the tables that several workers send each other at first
+    start: int  # copies of the tables that several workers send each other at the start
 
     @property
     def total(self) -> int:

@@ -135,8 +135,9 @@ def test_arrays_of_vectors_that_do_not_fit(tmp_path, arrays, words):
 
 
 def test_a_missing_file_of_vectors_is_not_called_damaged(tmp_path):
-    with pytest.raises(DataError, match=r"vectors\.npz.*not exist"):
-        read_vectors(tmp_path / "vectors.npz", 16)
+    for name, words in (("vectors.npz", r"vectors\.npz.*not exist"), ("vectors", "No such file")):
+        with pytest.raises(DataError, match=words):
+            read_vectors(tmp_path / name, 16)
 
 
 def test_a_truncated_file_of_vectors_is_refused(tmp_path):
